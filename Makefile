@@ -1,0 +1,40 @@
+# Every target makes its own environment in .venv. On a machine without an NVIDIA GPU torch is held
+# to the release in constraints-cpu.txt. PIP_ARGS goes to pip, for a package index of your own, say.
+PYTHON ?= python3
+PIP_ARGS ?=
+VENV := .venv
+BIN := $(VENV)/bin
+CPU := $(shell command -v nvidia-smi >/dev/null 2>&1 || echo "-c constraints-cpu.txt")
+SAMPLE := ../shared/pools/v0_release
+
+.PHONY: leaderboard test test-slow lint wheel-check clean
+
+leaderboard: $(VENV)/ready
+	@if [ -z "$$V0_BENCH_POOL" ] && [ -d $(SAMPLE) ]; then \
+	  [ -d $(VENV)/v0_release ] || \
+	    $(BIN)/v0-bench pool import $(SAMPLE) $(VENV)/v0_release --format v0-release; \
+	  export V0_BENCH_POOL=$(VENV)/v0_release; \
+	fi; \
+	$(BIN)/python -m v0_bench.leaderboard --output leaderboard
+
+test: $(VENV)/ready
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest
+
+test-slow: $(VENV)/ready
+	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow
+
+lint: $(VENV)/ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+wheel-check: $(VENV)/ready
+	BIN=$(BIN) CPU="$(CPU)" PIP_ARGS="$(PIP_ARGS)" PYTHON=$(PYTHON) bash .ci/wheel-check
+
+$(VENV)/ready: pyproject.toml setup.py constraints-cpu.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install $(PIP_ARGS) $(CPU) -e '.[dev]'
+	touch $@
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info leaderboard

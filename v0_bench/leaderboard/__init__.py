@@ -1,0 +1,1 @@
+"""The benchmark: predictors on pools under protocols, ranked with intervals."""
