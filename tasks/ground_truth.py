@@ -17,9 +17,17 @@ from lm_eval.api.task import ConfigurableTask
 
 from v0_bench.answers import MATH_VERIFY_VERSION, check_many
 from v0_bench.errors import V0BenchError
+from v0_bench.rollouts.rollout import finish_reasons
 from v0_bench.tasks.choices import with_options
-from v0_bench.tasks.problems import Cleaned, HubSource, Problem, clean, read_file, read_hub
-from v0_bench.tasks.rollout import finish_reasons
+from v0_bench.tasks.problems import (
+    Cleaned,
+    HubSource,
+    Problem,
+    clean,
+    micro_problems,
+    read_file,
+    read_hub,
+)
 from v0_bench.tasks.summary import summarise
 
 # think_end_token that no response holds: for backends that insist on one
@@ -32,13 +40,14 @@ class GroundTruthTask(ConfigurableTask):
     """A task of the YAML files in this folder.
 
     Beyond lm-eval's own keys the YAML has `answer_kind` (math, integer or choice) and `columns`
-    (see `HubSource`). `--metadata TASK=FILE` replaces the hub's data set by a local file.
+    (see `HubSource`); without `columns` the problems are those of the micro task, which this
+    package makes itself. `--metadata TASK=FILE` replaces either by a local file.
     """
 
     def __init__(self, config: dict[str, Any]) -> None:
         settings = {name: value for name, value in config.items() if name != "class"}
         self._kind: str = settings.pop("answer_kind")
-        self._columns: dict[str, str | list[str]] = settings.pop("columns")
+        self._columns: dict[str, str | list[str]] | None = settings.pop("columns", None)
         _check_model_args(settings["metadata"])
         super().__init__(config=settings)
 
@@ -48,6 +57,8 @@ class GroundTruthTask(ConfigurableTask):
         file = self.config.metadata.get(task)
         if file is not None:
             problems = read_file(Path(str(file)), self._kind)
+        elif self._columns is None:
+            problems = micro_problems()
         else:
             source = HubSource(
                 self.config.dataset_path,
@@ -129,7 +140,8 @@ def _document(problem: Problem, kind: str) -> dict[str, str]:
     text, answer = problem.text, problem.answer
     if kind == "choice":
         text, answer = with_options(problem.query_id, text, answer, problem.wrong_answers)
-    return {"query_id": problem.query_id, "text": text, "answer": answer, "kind": kind}
+    document = {"query_id": problem.query_id, "text": text, "answer": answer, "kind": kind}
+    return document | ({"dataset": problem.dataset} if problem.dataset else {})
 
 
 def _check_model_args(metadata: Mapping[str, Any]) -> None:

@@ -14,18 +14,23 @@ from typing import Any
 from v0_bench.answers import check
 from v0_bench.answers.choice import LETTERS
 from v0_bench.errors import V0BenchError
+from v0_bench.micro import held_out
 from v0_bench.pool.importers.reading import jsonl_rows
 from v0_bench.tasks.summary import answer_key
 
 
 @dataclass(frozen=True)
 class Problem:
-    """One query with the answer that counts as right."""
+    """One query with the answer that counts as right.
+
+    `dataset` is set where a task has problems of several kinds that a pool should tell apart.
+    """
 
     query_id: str
     text: str
     answer: str
     wrong_answers: tuple[str, ...] = ()
+    dataset: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,14 @@ def read_hub(source: HubSource, kind: str, task: str) -> list[Problem]:
         place = f"{source.path}, row {number}"
         problems.append(_problem({"query_id": f"{task}-{number}"} | fields, kind, place))
     return problems
+
+
+def micro_problems() -> list[Problem]:
+    """The held-out problems of the micro task; the data set of each is its skill family."""
+    return [
+        Problem(problem.query_id, problem.text, problem.answer, dataset=problem.family)
+        for problem in held_out()
+    ]
 
 
 def clean(problems: Sequence[Problem]) -> Cleaned:

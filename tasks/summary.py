@@ -9,7 +9,7 @@ from math import comb
 
 from v0_bench.answers import Verdict
 from v0_bench.answers.spelling import canonical, key, rational
-from v0_bench.tasks.rollout import finish_reasons, token_counts
+from v0_bench.rollouts.rollout import finish_reasons, token_counts
 
 
 def summarise(responses: list[str], verdicts: Sequence[Verdict]) -> dict[str, object]:

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from v0_bench.embeddings import api, backbones, embed, shards
+from v0_bench.embeddings import api, backbones, embed, encoders, shards
+from v0_bench.embeddings.ngrams import HashedNgrams
 from v0_bench.embeddings.shards import KEY_BYTES, MERGE_ABOVE, ShardFolder
 from v0_bench.embeddings.table import EmbeddingTable
 from v0_bench.errors import V0BenchError
@@ -32,7 +33,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def forget() -> None:
     """What a new process would start with."""
     api._table.cache_clear()
-    api._encoder.cache_clear()
+    encoders.load_encoder.cache_clear()
 
 
 def shard_files(cache: Path) -> list[Path]:
@@ -208,12 +209,12 @@ def test_cache_that_cannot_be_written_costs_a_warning_only(
 
 
 def test_ctrl_c_keeps_what_is_done(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    class Interrupted(api.HashedNgrams):
+    class Interrupted(HashedNgrams):
         def encode(self, texts):
             yield from super().encode(texts[:30])
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(api, "_encoder", lambda backbone, device: Interrupted())
+    monkeypatch.setattr(api, "load_encoder", lambda backbone, device: Interrupted())
     with pytest.raises(KeyboardInterrupt):
         embed(TEXTS, "hash")
     monkeypatch.undo()

@@ -10,12 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tiny_models import WORDS, save_tiny_bert
 from v0_bench.embeddings import api, embed
 from v0_bench.embeddings.backbones import resolve_backbone
+from v0_bench.embeddings.encoders import load_encoder
 from v0_bench.errors import V0BenchError
 
-WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "how", "many", "red", "apples", "are", "in"]
-WORDS += ["two", "boxes", "of", "ten", "?"]
 TEXTS = ["how many apples ?", "ten", "red apples in two boxes of ten red apples", "", "pears"]
 
 
@@ -33,37 +33,7 @@ def forget() -> None:
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A random two-layer BERT with a word-level tokenizer, saved the way transformers does."""
-    import torch
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
-    from transformers import BertConfig, BertModel, PreTrainedTokenizerFast
-
-    folder = tmp_path_factory.mktemp("tiny-bert")
-    vocabulary = {word: i for i, word in enumerate(WORDS)}
-    tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    tokenizer.post_processor = processors.TemplateProcessing(
-        single="[CLS] $A [SEP]", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
-    )
-    PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        pad_token="[PAD]",
-        unk_token="[UNK]",
-        cls_token="[CLS]",
-        sep_token="[SEP]",
-        model_max_length=32,
-    ).save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(WORDS),
-        hidden_size=24,
-        num_hidden_layers=2,
-        num_attention_heads=2,
-        intermediate_size=48,
-        max_position_embeddings=32,
-    )
-    BertModel(config).save_pretrained(folder)
-    return folder
+    return save_tiny_bert(tmp_path_factory.mktemp("tiny-bert"))
 
 
 def token_states(folder: Path, text: str) -> np.ndarray:
@@ -169,7 +139,7 @@ def test_a_megabyte_is_cut_before_it_is_tokenised(tiny: Path) -> None:
     long = "red apples in boxes " * 50_000
     x = embed([long, "red apples in boxes " * 20], str(tiny))
     np.testing.assert_allclose(x[0], x[1], atol=1e-5)
-    assert len(api._encoder(resolve_backbone(str(tiny)), "cpu")._shorten(long)) == 32 * 64
+    assert len(load_encoder(resolve_backbone(str(tiny)), "cpu")._shorten(long)) == 32 * 64
 
 
 def test_pickled_weights_cannot_run_code(tiny: Path, tmp_path: Path) -> None:

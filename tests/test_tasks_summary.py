@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from v0_bench.answers import Verdict, check
-from v0_bench.tasks.rollout import Rollout
+from v0_bench.rollouts.rollout import Rollout
 from v0_bench.tasks.summary import answer_key, count_reasons, majority, pass_at, summarise
 
 

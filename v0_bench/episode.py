@@ -9,16 +9,28 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from v0_bench.errors import V0BenchError
+
+if TYPE_CHECKING:
+    from v0_bench.embeddings import TokenStates
 
 
 def _embed(texts: Sequence[str], backbone: str) -> np.ndarray:
     from v0_bench.embeddings import embed  # late: a backbone may need torch
 
     return embed(texts, backbone)
+
+
+def _token_states(
+    texts: Sequence[str], backbone: str, layer: int, max_tokens: int | None
+) -> TokenStates:
+    from v0_bench.embeddings import token_states
+
+    return token_states(texts, backbone, layer=layer, max_tokens=max_tokens)
 
 
 @dataclass(frozen=True)
@@ -44,6 +56,12 @@ class Queries:
     def embed(self, backbone: str) -> np.ndarray:
         """Embeddings of the texts, float32 (n, d), from the shared cache."""
         return _embed(self.texts, backbone)
+
+    def token_states(
+        self, backbone: str, *, layer: int = -1, max_tokens: int | None = None
+    ) -> TokenStates:
+        """States of the tokens of the texts, from the shared store; see `v0_bench.embeddings`."""
+        return _token_states(self.texts, backbone, layer, max_tokens)
 
 
 @dataclass(frozen=True)
@@ -113,6 +131,12 @@ class Context:
     def embed(self, backbone: str) -> np.ndarray:
         """Embeddings of the texts, float32 (n, d), from the shared cache."""
         return _embed(self.texts, backbone)
+
+    def token_states(
+        self, backbone: str, *, layer: int = -1, max_tokens: int | None = None
+    ) -> TokenStates:
+        """States of the tokens of the texts, from the shared store; see `v0_bench.embeddings`."""
+        return _token_states(self.texts, backbone, layer, max_tokens)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
-"""Make this package's tasks known to lm-evaluation-harness in the running process.
+"""Make this package's tasks and models known to lm-evaluation-harness in the running process.
 
 lm-eval 0.4.13 reads no entry points: `install` adds the folder of tasks to every `TaskManager`
-made from then on. The start-up hook (v0_bench_hook.py) and `v0-lm-eval` both call it.
+made from then on, and the models to lm-eval's registry. The start-up hook (v0_bench_hook.py) and
+`v0-lm-eval` both call it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,16 @@ from typing import Any
 
 from v0_bench.errors import V0BenchError
 
+MODELS = {  # imported when first asked for
+    "v0-hf": "v0_bench.rollouts.hf:RolloutHFLM",
+    "v0-vllm": "v0_bench.rollouts.vllm:RolloutVLLM",
+}
+
 
 def install(task_manager: type, only_ours: bool = False) -> None:
     """Let `task_manager`, lm-eval's class, find the tasks of this package; twice does no harm.
+
+    Registers the models too.
 
     `only_ours` leaves out lm-eval's own 14,000 tasks, whose index takes 25 s on a small machine.
     Raises V0BenchError where the class is not as lm-eval 0.4 has it.
@@ -36,7 +44,18 @@ def install(task_manager: type, only_ours: bool = False) -> None:
         original(*call.args, **call.kwargs)
 
     task_manager.__init__ = with_our_tasks  # type: ignore[misc]
+    register_models()
     _print_own_errors_plainly()
+
+
+def register_models() -> None:
+    """Let `--model` find the models of this package; twice does no harm."""
+    import lm_eval.models  # noqa: F401  first: lm-eval fills its registry only while it is empty
+    from lm_eval.api.registry import model_registry
+
+    for name, target in MODELS.items():
+        if name not in model_registry:
+            model_registry.register(name, target=target)
 
 
 def _with_our_folder(include_path: Any) -> list[Any]:

@@ -1,33 +1,25 @@
 """`embed`: texts -> vectors, each computed at most once per backbone and machine."""
 
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from v0_bench.embeddings.backbones import DEFAULT_BACKBONE, Backbone, resolve_backbone
-from v0_bench.embeddings.ngrams import HashedNgrams
+from v0_bench.embeddings.encoders import (
+    LOCK,
+    load_encoder,
+    reject_non_sequence,
+    reject_non_strings,
+)
 from v0_bench.embeddings.progress import Progress
 from v0_bench.embeddings.shards import ShardFolder, cache_root
 from v0_bench.embeddings.table import EmbeddingTable
-from v0_bench.errors import V0BenchError
 
 FLUSH_TEXTS = 256
 FLUSH_SECONDS = 3.0  # at most this much work is lost to a kill
-
-_lock = threading.RLock()
-
-
-class Encoder(Protocol):
-    """What computes missing vectors: yields (positions, vectors (b, d)) in any order."""
-
-    dimension: int
-
-    def encode(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]: ...
 
 
 def embed(
@@ -55,13 +47,12 @@ def embed(
     Raises V0BenchError for an unknown backbone, missing or altered weights, a device that is
     not there, or texts that are not strings.
     """
-    if isinstance(texts, str) or not isinstance(texts, Sequence):
-        raise V0BenchError(f"embed needs a list or tuple of texts, got {type(texts).__name__}.")
+    reject_non_sequence(texts, "embed")
     resolved = resolve_backbone(backbone)
-    with _lock:
+    with LOCK:
         table = _table(cache_root(), resolved)
         if not len(texts):
-            dimension = table.dimension or _encoder(resolved, device).dimension
+            dimension = table.dimension or load_encoder(resolved, device).dimension
             return np.empty((0, dimension), np.float32)
         rows = _rows(table, texts)
         if rows.min() < 0:
@@ -76,24 +67,12 @@ def _table(root: Path, backbone: Backbone) -> EmbeddingTable:
     return EmbeddingTable(ShardFolder(root / "embeddings" / backbone.label))
 
 
-@lru_cache(maxsize=1)
-def _encoder(backbone: Backbone, device: str) -> Encoder:
-    if backbone.folder is None:
-        return HashedNgrams()
-    from v0_bench.embeddings.transformer import TransformerEncoder
-
-    return TransformerEncoder(backbone.folder, backbone.pooling, device)
-
-
 def _rows(table: EmbeddingTable, texts: Sequence[str]) -> np.ndarray:
     try:
         return table.rows(texts)
     except (AttributeError, TypeError):
-        wrong = [i for i, text in enumerate(texts) if not isinstance(text, str)]
-        if not wrong:
-            raise
-        kind = type(texts[wrong[0]]).__name__
-        raise V0BenchError(f"text {wrong[0]} is not a string but {kind}.") from None
+        reject_non_strings(texts)
+        raise
 
 
 def _compute(
@@ -101,7 +80,7 @@ def _compute(
 ) -> None:
     """Encode distinct texts and add them to the table, a shard every few seconds."""
     texts = list(dict.fromkeys(texts))
-    encoder = _encoder(backbone, device)
+    encoder = load_encoder(backbone, device)
     report = Progress(len(texts), f"embedding with {backbone.name}", progress)
     pending: list[tuple[np.ndarray, np.ndarray]] = []
 

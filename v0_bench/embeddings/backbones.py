@@ -9,6 +9,8 @@ A backbone is written `NAME[#POOLING]`, NAME being one of
 
 POOLING is `mean`, `last` (token) or `cls`, followed by L2 normalisation. Without it a
 sentence-transformers model keeps its own pooling and normalisation; any other gets `mean`.
+`depths` gives four vectors one after the other, as they are: the mean token state a third, two
+thirds and all the way up the layers, and the largest last state of each coordinate.
 """
 
 import difflib
@@ -24,7 +26,7 @@ from v0_bench.embeddings.shards import cache_root
 from v0_bench.errors import V0BenchError
 
 DEFAULT_BACKBONE = "minilm"
-POOLINGS = ("mean", "last", "cls")
+POOLINGS = ("mean", "last", "cls", "depths")
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 # Part of every key: raise it when the same files and text would give another vector.
 VECTOR_VERSION = "1"

@@ -7,8 +7,11 @@ tests and smoke runs. Feature hashing: Weinberger et al., 2009, arXiv 0902.2206.
 import re
 import zlib
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
 import numpy as np
+
+from v0_bench.errors import V0BenchError
 
 BATCH = 256
 WORD = re.compile(r"\w+")
@@ -25,6 +28,24 @@ class HashedNgrams:
         for start in range(0, len(texts), BATCH):
             batch = texts[start : start + BATCH]
             yield np.arange(start, start + len(batch)), np.stack([_vector(t) for t in batch])
+
+    def token_states(
+        self, texts: Sequence[str], layer: int, max_tokens: int | None
+    ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Yield (positions, for each text float16 (words, 256)): a state is the vector of a word.
+
+        A text without a word has one state, the vector of the text. The only layer is -1.
+        """
+        if layer != -1:
+            raise V0BenchError(f"Backbone 'hash' has only layer -1, not {layer}.")
+        for i, text in enumerate(texts):
+            words = _words(text)[:max_tokens] or [text]
+            yield np.array([i]), [np.stack([_word_state(word) for word in words])]
+
+
+@lru_cache(maxsize=8192)
+def _word_state(word: str) -> np.ndarray:
+    return _vector(word).astype(np.float16)
 
 
 def _vector(text: str) -> np.ndarray:

@@ -1,24 +1,20 @@
 """Vectors on disk: a folder of small, immutable files that any number of processes may add to.
 
 A shard is one `.npy` file of records (key of the text, vector), named by the BLAKE2 hash of its
-bytes. It is written to a temporary file and renamed, so a reader sees it whole or not at all, and
-a name that does not match its content gives away damage. The cache is the union of its shards.
+bytes: a name that does not match its content gives away damage.
 """
 
-import contextlib
 import hashlib
 import io
 import os
-import secrets
-import time
-import warnings
 from pathlib import Path
 
 import numpy as np
 
+from v0_bench.embeddings.shared_folder import SharedFolder
+
 KEY_BYTES = 16
 MERGE_ABOVE = 128  # shards: reading more files than this is slower than merging them once
-STALE_SECONDS = 3600.0  # a temporary file this old belongs to a process that was killed
 
 Block = tuple[np.ndarray, np.ndarray]
 
@@ -38,9 +34,7 @@ class ShardFolder:
     """The shards of one backbone; remembers which of them this process has read."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self._seen: set[str] = set()
-        self._writable = True
+        self._files = SharedFolder(folder, ".npy", "embeddings")
 
     def read_new(self) -> list[Block]:
         """Keys uint8 (n, 16) and vectors float32 (n, d) of every shard not yet returned.
@@ -48,10 +42,10 @@ class ShardFolder:
         Damaged shards are removed with a warning: their vectors will be computed again.
         """
         found: dict[str, Block] = {}
-        while names := self._new_names():
+        while names := self._files.new_names():
             for name in names:
                 block = self._read(name)
-                self._seen.add(name)
+                self._files.seen.add(name)
                 if block is not None:
                     found[name] = block
             # Another process may have merged shards away under us: look for what replaced them.
@@ -59,45 +53,18 @@ class ShardFolder:
 
     def write(self, keys: np.ndarray, vectors: np.ndarray) -> str | None:
         """Add one shard and return its name; None, after one warning, if it cannot be written."""
-        if not self._writable:
-            return None
         content = _encode(keys, vectors)
         name = f"{_digest(content)}.npy"
-        temporary = self.folder / f".{name}-{os.getpid()}-{secrets.token_hex(4)}"
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            temporary.write_bytes(content)
-            os.replace(temporary, self.folder / name)
-        except OSError as error:
-            self._writable = False
-            _remove(temporary)
-            warnings.warn(
-                f"embeddings are not kept: cannot write {self.folder} ({error.strerror}); "
-                "free some space or set V0_BENCH_CACHE to a folder that can be written",
-                stacklevel=2,
-            )
-            return None
-        self._seen.add(name)
-        return name
-
-    def _new_names(self) -> list[str]:
-        try:
-            names = os.listdir(self.folder)
-        except OSError:  # nothing there yet, or nothing that can be read: compute
-            return []
-        shards = (name for name in names if name.endswith(".npy") and not name.startswith("."))
-        return sorted(set(shards) - self._seen)
+        return name if self._files.add(name, content) else None
 
     def _read(self, name: str) -> Block | None:
-        path = self.folder / name
         try:
-            content = path.read_bytes()
+            content = (self._files.folder / name).read_bytes()
         except OSError:
             return None
         if f"{_digest(content)}.npy" == name:
             return _decode(content)
-        warnings.warn(f"damaged cache file {path} was removed", stacklevel=2)
-        _remove(path)
+        self._files.remove_damaged(name)
         return None
 
     def _merge(self, shards: dict[str, Block]) -> Block:
@@ -109,15 +76,9 @@ class ShardFolder:
         name = self.write(keys, vectors)
         if name is not None:
             for old in shards.keys() - {name}:
-                _remove(self.folder / old)
-            self._remove_stale()
+                self._files.remove(old)
+            self._files.remove_stale()
         return keys, vectors
-
-    def _remove_stale(self) -> None:
-        for path in self.folder.glob(".*.npy-*"):
-            with contextlib.suppress(OSError):
-                if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
 
 
 def _encode(keys: np.ndarray, vectors: np.ndarray) -> bytes:
@@ -136,8 +97,3 @@ def _decode(content: bytes) -> Block:
 
 def _digest(content: bytes) -> str:
     return hashlib.blake2b(content, digest_size=16).hexdigest()
-
-
-def _remove(path: Path) -> None:
-    with contextlib.suppress(OSError):  # a read-only cache is still a cache
-        path.unlink()

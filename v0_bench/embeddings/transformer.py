@@ -6,11 +6,11 @@ on padding and bounds memory whatever the texts are.
 
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import torch
     from sentence_transformers import SentenceTransformer
     from torch import nn
+    from transformers import PreTrainedModel
 
 GROUP = 256  # texts tokenised together and sorted by their number of tokens
 BATCH_TOKENS = 2048  # measured: small batches stay in the processor cache
@@ -27,16 +28,20 @@ MAX_TOKENS = 8192  # even where a model would take more: attention memory and ti
 # Characters kept per token before tokenisation. Tokens are 4 characters long on average, so this
 # changes a vector only if a text's first tokens are over 64 characters long on average.
 CHARACTERS_PER_TOKEN = 64
+HALF_MAX = float(np.finfo(np.float16).max)
 POOLING_MODES = {"mean": "mean", "last": "lasttoken", "cls": "cls"}
+
+Batch = TypeVar("Batch")
 
 
 class TransformerEncoder:
     """A frozen model from a folder; `pooling` None keeps the model's own."""
 
     def __init__(self, folder: Path, pooling: str | None, device: str) -> None:
-        _check_device(device)
+        check_device(device)
+        self._depths = pooling == "depths"
         try:
-            self._model = _load(folder, pooling, device)
+            self._model = _load(folder, None if self._depths else pooling, device)
         except Exception as error:  # many libraries, many exception types, one cause: the folder
             raise V0BenchError(f"Cannot load the backbone in {folder}: {error}") from error
         # Tokenizers are not safe to share between threads; they take little of the time.
@@ -46,19 +51,46 @@ class TransformerEncoder:
         if MAX_TOKENS < limit < float("inf"):  # infinite: static word vectors, read in one pass
             self._model.max_seq_length = MAX_TOKENS
         self._max_tokens = int(min(limit, MAX_TOKENS))
-        self.dimension = len(self._encode_batch([""])[0])
+        self.dimension = (self._depths_batch if self._depths else self._encode_batch)([""]).shape[1]
 
     def encode(self, texts: Sequence[str]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         """Yield (positions in `texts`, vectors float32 (b, d)) batch by batch, longest first."""
+        compute = self._depths_batch if self._depths else self._encode_batch
+        return self._in_batches(texts, self._max_tokens, compute)
+
+    def token_states(
+        self, texts: Sequence[str], layer: int, max_tokens: int | None
+    ) -> Iterator[tuple[np.ndarray, list[np.ndarray]]]:
+        """Yield (positions in `texts`, for each its states float16 (tokens, D)) likewise.
+
+        Raises V0BenchError for a layer the model lacks, a model that has no token states, or
+        states that are NaN or too large for half precision.
+        """
+        limit = min(max_tokens or self._max_tokens, self._max_tokens)
+        model = self._transformer()
+        layers = model.config.num_hidden_layers
+        if not -layers <= layer <= -1:
+            raise V0BenchError(
+                f"layer {layer} does not exist: use -1 (the last) to -{layers} (the first)."
+            )
+        return self._in_batches(
+            texts, limit, lambda batch: self._states_batch(model, batch, layer, limit)
+        )
+
+    def _in_batches(
+        self, texts: Sequence[str], limit: int, compute: Callable[[list[str]], Batch]
+    ) -> Iterator[tuple[np.ndarray, Batch]]:
+        """Yield (positions in `texts`, computed batch), texts cut to `limit` tokens."""
         order = np.argsort([-len(text) for text in texts], kind="stable")
         with _single_threaded_workers(self._threads) as workers:
             for start in range(0, len(order), GROUP):
                 group = order[start : start + GROUP]
                 shortened = [self._shorten(texts[i]) for i in group]
-                batches = list(_batches(self._token_counts(shortened)))
+                lengths = np.minimum(self._token_counts(shortened), limit)
+                batches = list(_batches(lengths))
                 contents = [[shortened[i] for i in batch] for batch in batches]
-                vectors = workers.map(self._encode_batch, contents)
-                yield from zip((group[batch] for batch in batches), vectors, strict=True)
+                computed = workers.map(compute, contents)
+                yield from zip((group[batch] for batch in batches), computed, strict=True)
 
     def _shorten(self, text: str) -> str:
         text = text[: self._max_tokens * CHARACTERS_PER_TOKEN]
@@ -83,9 +115,66 @@ class TransformerEncoder:
                 for name, value in features.items()
             }
             vectors = self._model(features)["sentence_embedding"].cpu().numpy()
-        if not np.isfinite(vectors).all():
-            raise V0BenchError("The backbone returned NaN or infinite values: its weights are bad.")
-        return vectors.astype(np.float32, copy=False)
+        return _finite(vectors)
+
+    def _states_batch(
+        self, model: "PreTrainedModel", texts: list[str], layer: int, limit: int
+    ) -> list[np.ndarray]:
+        hidden, mask = self._hidden_states(model, texts, limit)
+        counts = mask.sum(1).tolist()
+        states = [hidden[layer][i, :count].cpu().numpy() for i, count in enumerate(counts)]
+        largest = max(float(np.abs(each).max()) for each in states)
+        if not largest <= HALF_MAX:  # NaN too
+            raise V0BenchError(
+                f"The backbone's layer {layer} holds {largest:g}, which half precision cannot "
+                "keep: its weights are bad, or another layer is needed."
+            )
+        return [each.astype(np.float16) for each in states]
+
+    def _depths_batch(self, texts: list[str]) -> np.ndarray:
+        import torch
+
+        hidden, mask = self._hidden_states(self._transformer(), texts, self._max_tokens)
+        last, weights = len(hidden) - 1, mask[..., None] / mask.sum(1)[:, None, None]
+        depths = [hidden[round(last * share)] for share in (1 / 3, 2 / 3, 1)]
+        means = [(states * weights).sum(1) for states in depths]
+        largest = hidden[last].masked_fill(mask[..., None] == 0, -torch.inf).amax(1)
+        return _finite(torch.cat([*means, largest], dim=1).cpu().numpy())
+
+    def _hidden_states(
+        self, model: "PreTrainedModel", texts: list[str], limit: int
+    ) -> "tuple[tuple[torch.Tensor, ...], torch.Tensor]":
+        """States (b, L, D) after each layer, the embedding first, and the mask (b, L)."""
+        import torch
+
+        with self._tokenizing:
+            # Padded at the right, whatever the model's habit: no token then sees the padding of
+            # a causal model, and positions start at 0.
+            encoded = self._model.tokenizer(
+                texts,
+                truncation=True,
+                max_length=limit,
+                padding=True,
+                padding_side="right",
+                return_attention_mask=True,
+                return_tensors="pt",
+            ).to(self._model.device)
+        with torch.inference_mode():
+            output = model(**encoded, output_hidden_states=True)
+        # The last of `hidden_states` is not always what the model gives out (a final norm).
+        return (*output.hidden_states[:-1], output.last_hidden_state), encoded["attention_mask"]
+
+    def _transformer(self) -> "PreTrainedModel":
+        model = getattr(self._model[0], "model", None)
+        if model is None or not callable(self._model.tokenizer):
+            raise V0BenchError("This backbone has no token states: it is not a transformer.")
+        return model
+
+
+def _finite(vectors: np.ndarray) -> np.ndarray:
+    if not np.isfinite(vectors).all():
+        raise V0BenchError("The backbone returned NaN or infinite values: its weights are bad.")
+    return vectors.astype(np.float32, copy=False)
 
 
 def _threads(device: str) -> int:
@@ -122,7 +211,7 @@ def _batches(lengths: np.ndarray) -> Iterator[np.ndarray]:
         start += size
 
 
-def _check_device(device: str) -> None:
+def check_device(device: str) -> None:
     import torch
 
     try:

@@ -1,7 +1,8 @@
 """Layout `lm-eval`: the samples that lm-evaluation-harness logs (`--log_samples`).
 
 Each line of a samples file is a document with its responses and one value per metric. The metric
-gives the success rate, the responses the number of rollouts, the task the data set.
+gives the success rate, the responses the number of rollouts, the task the data set. A document
+that has a `query_id` keeps it, and names its data set in `dataset` where it has that too.
 """
 
 from __future__ import annotations
@@ -95,14 +96,28 @@ def _metrics(sample: Mapping[str, Any]) -> list[str]:
 
 
 def _query_id(task: str, sample: Mapping[str, Any], seen: set[str], place: str) -> str:
-    """Task and hash of the document, the same in every run; copies also bear their number."""
-    digest, number = sample.get("doc_hash"), sample.get("doc_id")
-    if not isinstance(digest, str) or not digest:
-        if number is None:
-            raise V0BenchError(f"{place}: neither doc_hash nor doc_id tells which document this is")
+    """What the document is called, the same in every run; copies also bear their number.
+
+    Task and the document's own id, which stands alone where the document names its data set; else
+    task and hash of the document.
+    """
+    digest, number, own = sample.get("doc_hash"), sample.get("doc_id"), _own(sample, "query_id")
+    if own:
+        query_id = own if _own(sample, "dataset") else f"{task}/{own}"
+    elif isinstance(digest, str) and digest:
+        query_id = f"{task}/{digest[:16]}"
+    elif number is not None:
         return f"{task}/{number}"
-    query_id = f"{task}/{digest[:16]}"
+    else:
+        raise V0BenchError(f"{place}: neither doc_hash nor doc_id tells which document this is")
     return f"{query_id}-{number}" if query_id in seen else query_id
+
+
+def _own(sample: Mapping[str, Any], field: str) -> str | None:
+    """A text that the document itself holds, of those that this package's tasks write."""
+    doc = sample.get("doc")
+    value = doc.get(field) if isinstance(doc, dict) and "query_id" in doc else None
+    return value if isinstance(value, str) and value else None
 
 
 def _outcome(source: Source, sample: Mapping[str, Any], metric: str, place: str) -> dict[str, Any]:
@@ -114,7 +129,8 @@ def _outcome(source: Source, sample: Mapping[str, Any], metric: str, place: str)
         "step": source.step,
         "mean_reward": float(value) if isinstance(value, bool) else value,
         "n_rollouts": _rollouts(sample, metric, place),
-    }
+        "tokens_out": sample.get("mean_tokens"),
+    } | ({"tokens_in": sample["tokens_in"]} if sample.get("tokens_in") is not None else {})
 
 
 def _rollouts(sample: Mapping[str, Any], metric: str, place: str) -> int:
@@ -134,7 +150,8 @@ def _rollouts(sample: Mapping[str, Any], metric: str, place: str) -> int:
 def _query(task: str, sample: Mapping[str, Any], place: str) -> dict[str, Any]:
     target = sample.get("target")
     answer = target if isinstance(target, str | None) else json.dumps(target, ensure_ascii=False)
-    return {"dataset": task, "text": _text(sample, place), "answer": answer}
+    dataset = _own(sample, "dataset") or task
+    return {"dataset": dataset, "text": _text(sample, place), "answer": answer}
 
 
 def _text(sample: Mapping[str, Any], place: str) -> str:

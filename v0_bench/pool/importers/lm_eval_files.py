@@ -1,14 +1,17 @@
 """Which samples files of lm-evaluation-harness to read, and which checkpoint each is of.
 
 An output folder holds, for every run, `results_DATE.json` and one `samples_TASK_DATE.jsonl` a
-task. The results file names the model; its path tells policy and step.
+task. The results file names the model; its path tells policy and step. Files that `v0-bench
+rollouts` wrote name policy and step outright, under `v0_bench`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from v0_bench.errors import V0BenchError
 from v0_bench.pool.importers.reading import read_json
@@ -81,13 +84,17 @@ def _source(file: Path, options: Options) -> Source:
     name = _SAMPLES.fullmatch(file.name)
     task = name["task"] if name else re.sub(r"\.jsonl(\.gz)?$", "", file.name)
     date = (name and name["date"]) or ""
-    model = _model(file, date)
+    results = _results(file, date)
+    model = _model(results)
     if model is None and options.policy is None:
         raise V0BenchError(
             f"{file}: no results_*.json beside it names the model; pass --policy NAME "
             "(and --step N if it is a checkpoint of a training run)"
         )
     policy, step = checkpoint_of(model) if model is not None else ("", None)
+    named = results.get("v0_bench")
+    if isinstance(named, dict):
+        policy, step = named.get("policy", policy), named.get("step", step)
     if options.policy is not None:
         policy = options.policy
     if options.step is not None:
@@ -95,16 +102,23 @@ def _source(file: Path, options: Options) -> Source:
     return Source(file, task, date, model, policy, step)
 
 
-def _model(file: Path, date: str) -> str | None:
-    """The model's path in the results file of the same run, or None if no file tells."""
+def _results(file: Path, date: str) -> dict[str, Any]:
+    """The results file of the same run that names a model; empty if there is none."""
     for candidate in sorted(file.parent.glob(f"*_{date}.json" if date else "results*.json")):
         results = read_json(candidate)
-        config = results.get("config")
-        arguments = config.get("model_args") if isinstance(config, dict) else None
-        if isinstance(arguments, str):
-            arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
-        named = arguments if isinstance(arguments, dict) else {}
-        for value in (*(named.get(key) for key in MODEL_KEYS), results.get("model_name")):
-            if value:
-                return str(value)
+        if _model(results) is not None:
+            return results
+    return {}
+
+
+def _model(results: Mapping[str, Any]) -> str | None:
+    """The model's path in a results file, or None if it does not tell."""
+    config = results.get("config")
+    arguments = config.get("model_args") if isinstance(config, dict) else None
+    if isinstance(arguments, str):
+        arguments = dict(part.split("=", 1) for part in arguments.split(",") if "=" in part)
+    named = arguments if isinstance(arguments, dict) else {}
+    for value in (*(named.get(key) for key in MODEL_KEYS), results.get("model_name")):
+        if value:
+            return str(value)
     return None

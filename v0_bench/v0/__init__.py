@@ -1,0 +1,1 @@
+"""The V0 model: frozen backbone, residual query adapter, in-context head."""

@@ -1,0 +1,193 @@
+"""The residual path of V0: what training outcomes tell about a text, as features for the head.
+
+The head of V0 sees one policy's context; how hard a text is for policies in general, and along
+which lines policies differ, it cannot see there. Both are learned from the training outcomes by
+ridge regression on the kernel of `text_kernel.py`, and enter the head as fixed features beside
+those of the adapter:
+
+* feature 0, the hint: how much easier than average the text is, in log odds;
+* features 1 to R: loadings of the text on the R strongest components of what success rates are
+  beyond policy and query (the residuals' singular vectors), scaled to mean square 1.
+
+Values for training texts come from fits without that text, so that a head sees the same noise in
+context and test. Axes: Q queries, J checkpoints, R components, Z kernel features.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.linalg import eigh
+
+from v0_bench.episode import TrainingOutcomes
+from v0_bench.predictors.numerics import beta_shrunk, fit_logistic, logit, rollout_weights
+from v0_bench.v0.text_kernel import TextKernel, fit_text_kernel, text_blocks
+
+PENALTIES = np.logspace(-2.5, 2, 22)
+KNOWN_STRENGTH = 2.0
+"""Of the regression on the text, in outcomes, against a query's own training outcomes."""
+ABILITY_STRENGTH = 10.0
+PULL = np.array([0.1, 10.0, 1.0])
+LEAST_QUERIES = 16
+"""With fewer there is nothing to regress on."""
+
+
+@dataclass(frozen=True)
+class Featuriser:
+    """Features of texts for the head, learned from training outcomes by `fit_featuriser`."""
+
+    backbone: str
+    kernel: TextKernel
+    hints: _Ridge
+    seen_hints: dict[str, float]
+    """Of the texts with training outcomes, from those outcomes and the text together."""
+    components: _Ridge
+    calibration: tuple[float, float]
+    mean: float
+
+    @property
+    def n_features(self) -> int:
+        """1 + R."""
+        return 1 + self.components.slopes.shape[1]
+
+    def features(
+        self, texts: Sequence[str], datasets: Sequence[str], seen: bool = True
+    ) -> np.ndarray:
+        """Features, float32 (n, 1 + R). `seen` uses what is known of a training text itself."""
+        rows = self.kernel.features(text_blocks(texts, self.backbone), datasets)
+        hints = _hint(self.hints.predict(rows)[:, 0], self.mean, self.calibration)
+        if seen:
+            hints = np.array(
+                [self.seen_hints.get(text, hint) for text, hint in zip(texts, hints, strict=True)]
+            )
+        return np.column_stack([hints, self.components.predict(rows)]).astype(np.float32)
+
+
+def fit_featuriser(
+    train: TrainingOutcomes, backbone: str, components: int, landmarks: int, seed: int
+) -> tuple[Featuriser, np.ndarray] | None:
+    """The featuriser of training outcomes, and the features (Q, 1 + R) of their own queries.
+
+    The latter come from fits without the query. None where there is too little to learn from.
+    """
+    if len(train.queries) < LEAST_QUERIES or len(np.unique(train.success_rates)) < 2:
+        return None
+    queries = train.queries
+    blocks = text_blocks(queries.texts, backbone)
+    kernel = fit_text_kernel(blocks, queries.datasets, landmarks, seed)
+    rows = kernel.features(blocks, queries.datasets)
+    weights = rollout_weights(train.n_rollouts)
+    mean = float(np.average(train.success_rates, weights=weights))
+    ability = _ability(train, weights, mean)
+    levelled = train.success_rates - ability[train.checkpoint_index] + mean
+    count = np.bincount(train.query_index, weights=weights, minlength=len(queries))
+    total = np.bincount(train.query_index, weights=weights * levelled, minlength=len(queries))
+    hints = _fit_ridge(rows, (total / np.maximum(count, 1e-12))[:, None], count > 0)
+    left_out = hints.left_out[:, 0]
+    known = beta_shrunk(total, count, left_out, KNOWN_STRENGTH)
+    calibration = _calibrate(train, ability, left_out, mean, weights)
+    residuals = levelled - known[train.query_index]
+    loadings = _loadings(train, weights * residuals, components)
+    parts = _fit_ridge(rows, loadings, count > 0)
+    unit = np.sqrt(np.mean(parts.left_out**2)) or 1.0
+    parts = parts.scaled(1 / max(float(unit), 1e-9))
+    features = np.column_stack([_hint(left_out, mean, calibration), parts.left_out])
+    seen = _hint(known, mean, (0.0, 1.0))
+    featuriser = Featuriser(
+        backbone,
+        kernel,
+        hints,
+        dict(zip(queries.texts, seen.tolist(), strict=True)),
+        parts,
+        calibration,
+        mean,
+    )
+    return featuriser, features.astype(np.float32)
+
+
+def _ability(train: TrainingOutcomes, weights: np.ndarray, mean: float) -> np.ndarray:
+    """Mean success of each checkpoint, (J,), shrunk to the mean of all."""
+    place, n = train.checkpoint_index, len(train.checkpoints)
+    total = np.bincount(place, weights=weights * train.success_rates, minlength=n)
+    count = np.bincount(place, weights=weights, minlength=n)
+    return beta_shrunk(total, count, mean, ABILITY_STRENGTH)
+
+
+def _hint(rates: np.ndarray, mean: float, calibration: tuple[float, float]) -> np.ndarray:
+    shift, slope = calibration
+    return shift + slope * (logit(rates, 0.01) - logit(mean))
+
+
+def _calibrate(
+    train: TrainingOutcomes,
+    ability: np.ndarray,
+    easiness: np.ndarray,
+    mean: float,
+    weights: np.ndarray,
+) -> tuple[float, float]:
+    """Shift and slope that make the hint's log odds add to the policy's."""
+    columns = np.column_stack(
+        [
+            np.ones(len(train)),
+            logit(ability)[train.checkpoint_index],
+            _hint(easiness, mean, (0.0, 1.0))[train.query_index],
+        ]
+    )
+    fit = fit_logistic(columns, train.success_rates, weights, PULL, np.array([0.0, 1.0, 1.0]))
+    return 0.0, float(fit.coefficients[2])
+
+
+def _loadings(train: TrainingOutcomes, residuals: np.ndarray, components: int) -> np.ndarray:
+    """Queries on the strongest components of the residuals (J, Q), (Q, R); absent ones are 0."""
+    table = np.zeros((len(train.checkpoints), len(train.queries)))
+    table[train.checkpoint_index, train.query_index] = residuals
+    values, vectors = eigh(table @ table.T)
+    kept = min(components, len(values) - 1)
+    return table.T @ vectors[:, len(values) - kept :]
+
+
+@dataclass(frozen=True)
+class _Ridge:
+    """Ridge regressions of several targets on the same rows, with one penalty."""
+
+    centre: np.ndarray
+    intercepts: np.ndarray
+    slopes: np.ndarray
+    """(Z, targets)."""
+    left_out: np.ndarray
+    """(Q, targets) predictions of each row by the fit without it."""
+
+    def predict(self, rows: np.ndarray) -> np.ndarray:
+        """(n, targets)."""
+        return self.intercepts + (rows - self.centre) @ self.slopes
+
+    def scaled(self, factor: float) -> _Ridge:
+        """The fit to targets times `factor`."""
+        return _Ridge(
+            self.centre, factor * self.intercepts, factor * self.slopes, factor * self.left_out
+        )
+
+
+def _fit_ridge(rows: np.ndarray, targets: np.ndarray, used: np.ndarray) -> _Ridge:
+    """Fit on the rows `used`; the penalty has the least leave-one-out error over all targets."""
+    rows = rows.astype(float)
+    centre, intercepts = rows[used].mean(axis=0), targets[used].mean(axis=0)
+    centred, wanted = rows[used] - centre, targets[used] - intercepts
+    values, vectors = eigh(centred.T @ centred)
+    projected = centred @ vectors
+    loads, squares = projected.T @ wanted, projected**2
+    best = None
+    for penalty in PENALTIES:
+        shrink = 1 / (np.maximum(values, 0) + penalty)
+        leverage = np.minimum(squares @ shrink + 1 / len(wanted), 1 - 1e-6)
+        errors = (wanted - projected @ (shrink[:, None] * loads)) / (1 - leverage)[:, None]
+        loss = float(np.sum(errors**2))
+        if best is None or loss < best[0]:
+            best = (loss, vectors @ (shrink[:, None] * loads), errors)
+    assert best is not None  # PENALTIES is not empty
+    _, slopes, errors = best
+    left_out = intercepts + (rows - centre) @ slopes
+    left_out[used] = targets[used] - errors
+    return _Ridge(centre, intercepts, slopes, left_out)
