@@ -56,7 +56,7 @@ def rows(kind: str, count: int) -> list[dict[str, object]]:
     return made
 
 
-def save_tiny_model(folder: Path, chat_template: bool) -> Path:
+def save_tiny_model(folder: Path, chat_template: bool, hidden_size: int = 16) -> Path:
     """A random two-layer Llama over characters in Hugging Face format."""
     import torch
     from tokenizers import Tokenizer, models, pre_tokenizers
@@ -76,7 +76,7 @@ def save_tiny_model(folder: Path, chat_template: bool) -> Path:
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=len(symbols),
-        hidden_size=16,
+        hidden_size=hidden_size,
         intermediate_size=16,
         num_hidden_layers=2,
         num_attention_heads=2,

@@ -64,6 +64,25 @@ def test_transformers_folder_pools_as_asked(tiny: Path, suffix: str) -> None:
     np.testing.assert_allclose(x, expected, atol=1e-5)
 
 
+def test_depths_are_means_at_three_depths_and_the_largest(tiny: Path) -> None:
+    import torch
+    from transformers import AutoModel, AutoTokenizer
+
+    model = AutoModel.from_pretrained(tiny).eval()
+    tokenizer = AutoTokenizer.from_pretrained(tiny)
+    expected = []
+    for text in TEXTS:
+        with torch.no_grad():
+            output = model(**tokenizer(text, return_tensors="pt"), output_hidden_states=True)
+        states = [state[0].numpy() for state in output.hidden_states]
+        last = model.config.num_hidden_layers
+        depths = [states[round(last * share)].mean(0) for share in (1 / 3, 2 / 3, 1)]
+        expected.append(np.concatenate([*depths, states[last].max(0)]))
+    found = embed(TEXTS, f"{tiny}#depths")
+    assert found.shape == (len(TEXTS), 4 * model.config.hidden_size)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+
+
 def test_backbones_and_poolings_do_not_share_vectors(tiny: Path, cache: Path) -> None:
     all_of_them = [embed(TEXTS, f"{tiny}{suffix}") for suffix in ("#mean", "#last", "#cls")]
     embed(TEXTS, "hash")

@@ -1,4 +1,4 @@
-"""The TabPFN head against the package's own classifier, on small checkpoints with random weights."""
+"""The TabPFN head against the package's own classifier, on small random checkpoints."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_no_items_and_no_queries(weights: Path, rows: int, n_queries: int) -> No
         assert rows or (logits == 0).all()
 
 
-def test_a_frozen_head_gets_no_gradient_and_a_tuned_one_learns(
+def test_a_frozen_head_gets_no_gradient_a_tuned_one_learns(
     checkpoints: dict[str, Path],
 ) -> None:
     *context, queries = episodes(9)

@@ -193,3 +193,43 @@ def test_faults_are_named(tmp_path: Path) -> None:
         assert message in str(caught.value)
     with pytest.raises(V0BenchError, match="empty"):
         import_pool(write_run(tmp_path, "acme/tiny", []))
+
+
+def own_names(number: int, **names: str) -> dict[str, Any]:
+    """A sample whose document has its own id, and perhaps a data set."""
+    row = sample(number)
+    return row | {"doc": row["doc"] | names}
+
+
+def test_a_document_keeps_its_own_id(tmp_path: Path) -> None:
+    """With its data set it stands alone; without one, two tasks may use one id."""
+    write_run(tmp_path, "m/a", [own_names(n, query_id=f"{n}") for n in range(3)], task="sums")
+    write_run(tmp_path, "m/a", [own_names(n, query_id=f"{n}") for n in range(2)], task="terms")
+    named = [own_names(n, query_id=f"halves-{n}", dataset="halves") for n in range(2)]
+    write_run(tmp_path, "m/a", named, task="micro")
+    queries = import_pool(tmp_path).pool.queries
+    assert dict(zip(queries["query_id"], queries["dataset"], strict=True)) == {
+        "sums/0": "sums",
+        "sums/1": "sums",
+        "sums/2": "sums",
+        "terms/0": "terms",
+        "terms/1": "terms",
+        "halves-0": "halves",
+        "halves-1": "halves",
+    }
+
+
+def test_a_data_set_without_an_id_and_ids_that_are_no_text_change_nothing(tmp_path: Path) -> None:
+    odd = [own_names(0, dataset="other"), own_names(1, query_id=""), own_names(2)]
+    odd[2]["doc"]["query_id"] = 7
+    write_run(tmp_path, "m/a", odd)
+    plain = import_pool(write_run(tmp_path / "plain", "m/a", [sample(n) for n in range(3)])).pool
+    queries = import_pool(tmp_path / "m__a").pool.queries
+    assert queries["query_id"].tolist() == plain.queries["query_id"].tolist()
+    assert set(queries["dataset"]) == {"sums"}
+
+
+def test_copies_of_an_id_are_told_apart(tmp_path: Path) -> None:
+    rows = [own_names(n, query_id="same") for n in range(2)]
+    file = write_run(tmp_path, "m/a", rows)
+    assert import_pool(file).pool.queries["query_id"].tolist() == ["sums/same", "sums/same-1"]

@@ -66,7 +66,9 @@ def test_one_state_a_word_padded_and_masked() -> None:
     np.testing.assert_allclose(stored.mean(), means, atol=1e-6)
 
 
-@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(st.lists(st.text(max_size=30), min_size=1, max_size=8), st.data())
 def test_a_row_depends_on_its_text_alone(texts: list[str], data: st.DataObject) -> None:
     alone = [token_states([text], "hash").arrays()[0].copy() for text in texts]
@@ -196,12 +198,11 @@ def test_small_shards_are_merged_and_nothing_is_lost(
     many = [f"query number {i}" for i in range(14)]
     kept = [token_states([text], "hash") for text in many]
     expected = np.concatenate([stored.arrays()[0] for stored in kept])
-    assert len(shard_files(cache)) == 11 + 1 + 1  # the twelfth call found 11 and merged them
+    assert len(shard_files(cache)) == 1 + 3  # the twelfth call found 11 and merged them
     forget()
     token_states([*many, "a new one"], "hash")
     nothing_is_computed(monkeypatch)
-    for stored in (token_states(many, "hash"), *[]):
-        assert np.array_equal(np.concatenate(stored.arrays()), expected)
+    assert np.array_equal(np.concatenate(token_states(many, "hash").arrays()), expected)
     held = [stored.arrays()[0] for stored in kept]  # opened before their files were merged away
     assert np.array_equal(np.concatenate(held), expected)
 

@@ -114,7 +114,7 @@ def test_states_beyond_half_precision_are_refused(
     weights["encoder.layer.1.output.LayerNorm.bias"][3] = value
     save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
     # A NaN is found by the encoder itself, when it loads.
-    with pytest.raises(V0BenchError, match="half precision|NaN"):
+    with pytest.raises(V0BenchError, match=r"half precision|NaN"):
         token_states(TEXTS, str(folder))
     assert not list(cache.glob("token-states/*/*/*"))
 
@@ -138,14 +138,17 @@ def test_model_of_static_word_vectors_has_no_token_states(bert: Path, tmp_path: 
 
 
 def test_tokenizer_without_special_tokens(qwen: Path, tmp_path: Path) -> None:
-    """An empty text has no token at all then; it still has one state, so no row is empty."""
+    """An empty text has no token at all then; it still has one state, zero: no row is empty."""
     folder = Path(shutil.copytree(qwen, tmp_path / "bare"))
     tokenizer = json.loads((folder / "tokenizer.json").read_text())
     tokenizer["post_processor"] = None
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     stored = token_states(["", "ten red apples", ""], str(folder))
     assert stored.lengths.tolist() == [1, 3, 1]
-    assert torch.isfinite(stored.batch().states).all()
+    assert not stored.last([0, 2]).any()
+    expected = alone(folder, "ten red apples")
+    np.testing.assert_allclose(stored.arrays([1])[0], expected, atol=1e-3, rtol=2**-10)
+    assert token_states([""], str(folder), max_tokens=8).lengths.tolist() == [1]
 
 
 def test_minilm_equals_its_own_model() -> None:

@@ -28,7 +28,7 @@ from v0_bench.micro import training_set
 PROMPTS, COMPLETIONS = 12, 8  # of each optimiser step
 EVERY = 8  # steps between checkpoints: 768 rollouts
 CHECKPOINTS = 40
-LEARNING_RATE = 3e-4
+LEARNING_RATE = 1e-3
 LONGEST_ANSWER = 8  # tokens
 
 

@@ -24,6 +24,7 @@ from grpo import CHECKPOINTS, EVERY
 from policies import TEACHING
 from pool import make_pool
 
+from v0_bench.cli import main as v0_bench
 from v0_bench.pool import Pool
 
 HERE = Path(__file__).parent
@@ -75,16 +76,15 @@ def run_stage(stage: str, options: argparse.Namespace, names: Sequence[str]) -> 
         in_parallel([script("grpo.py", policies, n, extra) for n in waiting], options.jobs)
     elif stage == "ground-truth":
         limit = [] if options.limit is None else ["--limit", str(options.limit)]
-        in_parallel(
+        os.environ["OMP_NUM_THREADS"] = "1"
+        status = v0_bench(
             [
-                [
-                    *(sys.executable, "-m", "v0_bench.cli", "rollouts", str(policies)),
-                    *("--tasks", "v0_gt_micro", "--output", str(folder / "ground-truth")),
-                    *("--jobs", str(options.jobs), *limit),
-                ]
-            ],
-            jobs=1,
+                *("rollouts", str(policies), "--output", str(folder / "ground-truth")),
+                *("--tasks", "v0_gt_micro", "--jobs", str(options.jobs), *limit),
+            ]
         )
+        if status:
+            sys.exit("the ground truth is not complete; the same command resumes")
     elif stage == "pool":
         pool = make_pool(Pool.load(folder / "ground-truth" / "pool"), policies)
         pool.save(folder / "pool", overwrite=True)

@@ -22,6 +22,7 @@ def build_parser() -> argparse.ArgumentParser:
     """The parser of `v0-bench` with all subcommands."""
     import v0_bench.cli.pool as pool
     import v0_bench.cli.predictors as predictors
+    import v0_bench.cli.pretrain_head as pretrain_head
     import v0_bench.cli.rollouts as rollouts
 
     parser = argparse.ArgumentParser(
@@ -34,6 +35,7 @@ def build_parser() -> argparse.ArgumentParser:
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     pool.add_parser(subparsers)
     predictors.add_parser(subparsers)
+    pretrain_head.add_parser(subparsers)
     rollouts.add_parser(subparsers)
     return parser
 

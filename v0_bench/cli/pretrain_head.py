@@ -34,6 +34,13 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--validate-every", type=int, default=250, metavar="N", help="steps; default: 250"
     )
+    parser.add_argument(
+        "--validation-episodes",
+        type=int,
+        default=32,
+        metavar="N",
+        help="a context size; default: 32",
+    )
     parser.set_defaults(run=run)
 
 
@@ -42,6 +49,6 @@ def run(args: argparse.Namespace) -> int:
     from v0_bench.v0.pretrain import Run, pretrain
 
     settings = Run(args.head, args.steps, args.seed, args.gp)
-    pretrain(settings, args.output, args.device, args.validate_every)
+    pretrain(settings, args.output, args.device, args.validate_every, args.validation_episodes)
     print(args.output)
     return 0

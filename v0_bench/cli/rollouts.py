@@ -80,13 +80,13 @@ def _pairs(text: str) -> dict[str, Any]:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from v0_bench.rollouts.plan import OPTIONS, make_settings, read_plan
+    from v0_bench.rollouts.plan import TYPES, make_settings, read_plan
     from v0_bench.rollouts.run import locked_output, run
     from v0_bench.rollouts.to_pool import Facts
 
     plan = read_plan(args.checkpoints)
-    given = {name: getattr(args, name) for name in (*OPTIONS, "tasks")}
-    given["metadata"] = {k: v for pairs in args.metadata or () for k, v in pairs.items()} or None
+    given = {name: getattr(args, name) for name in (*TYPES, "tasks")}
+    given["metadata"] = _absolute(args.metadata) if args.metadata else None
     settings = make_settings(
         plan.options | {name: value for name, value in given.items() if value is not None}
     )
@@ -94,11 +94,22 @@ def _run(args: argparse.Namespace) -> int:
     over = {name: value for name, value in over.items() if value is not None}
     policies = {checkpoint.policy for checkpoint in plan.checkpoints}
     facts = {policy: replace(plan.facts.get(policy, Facts()), **over) for policy in policies}
-    with locked_output(args.output) as output:
+    with locked_output(args.output.absolute()) as output:
         report = run(plan.checkpoints, _workers(args, settings, output), output)
         pool = _save_pool(output, args.name or args.output.resolve().name, facts, report)
     _print(report, pool, output, args.json)
     return 1 if report.failed else 0
+
+
+def _absolute(metadata: list[dict[str, Any]]) -> dict[str, Any]:
+    """All pairs, with paths that hold wherever a worker runs."""
+    pairs = {name: value for given in metadata for name, value in given.items()}
+    return {
+        name: str(Path(value).absolute())
+        if isinstance(value, str) and Path(value).exists()
+        else value
+        for name, value in pairs.items()
+    }
 
 
 def _workers(args: argparse.Namespace, settings: Settings, output: Output) -> Workers:
@@ -158,8 +169,8 @@ def _print(report: Report, pool: Pool | None, output: Output, as_json: bool) -> 
     for row in rows:
         numbers = (row["avg@k"], row["mean_tokens"])
         table.add_row(
-            row["checkpoint"],
-            row["task"],
+            str(row["checkpoint"]),
+            str(row["task"]),
             *("-" if number is None else f"{number:.3f}" for number in numbers),
             f"{row['seconds']:.1f}",
         )

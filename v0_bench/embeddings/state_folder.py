@@ -178,6 +178,8 @@ class StateFolder:
             for i, key in enumerate(_rows(shard.index.keys))
             if (states := shard.read(i)) is not None
         }
+        if not sound:
+            return
         merged = _pack(list(sound), list(sound.values()))
         if self._write(merged):
             self._open(merged.name)

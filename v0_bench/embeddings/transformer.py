@@ -121,7 +121,7 @@ class TransformerEncoder:
         self, model: "PreTrainedModel", texts: list[str], layer: int, limit: int
     ) -> list[np.ndarray]:
         hidden, mask = self._hidden_states(model, texts, limit)
-        counts = mask.sum(1).tolist()
+        counts = mask.sum(1).int().tolist()
         states = [hidden[layer][i, :count].cpu().numpy() for i, count in enumerate(counts)]
         largest = max(float(np.abs(each).max()) for each in states)
         if not largest <= HALF_MAX:  # NaN too
@@ -144,7 +144,7 @@ class TransformerEncoder:
     def _hidden_states(
         self, model: "PreTrainedModel", texts: list[str], limit: int
     ) -> "tuple[tuple[torch.Tensor, ...], torch.Tensor]":
-        """States (b, L, D) after each layer, the embedding first, and the mask (b, L)."""
+        """States (b, L, D) after each layer, the embedding first, and the mask (b, L), 0 or 1."""
         import torch
 
         with self._tokenizing:
@@ -159,10 +159,20 @@ class TransformerEncoder:
                 return_attention_mask=True,
                 return_tensors="pt",
             ).to(self._model.device)
+        mask = encoded["attention_mask"]
+        # A tokenizer without special tokens finds none in an empty text: it has one state, zero.
+        empty = mask.sum(1) == 0
+        if empty.all():
+            zero = torch.zeros(len(texts), 1, model.config.hidden_size)
+            return (zero,) * (model.config.num_hidden_layers + 1), torch.ones(len(texts), 1)
         with torch.inference_mode():
             output = model(**encoded, output_hidden_states=True)
-        # The last of `hidden_states` is not always what the model gives out (a final norm).
-        return (*output.hidden_states[:-1], output.last_hidden_state), encoded["attention_mask"]
+            # The last of `hidden_states` is not always what the model gives out (a final norm).
+            states = (*output.hidden_states[:-1], output.last_hidden_state)
+            if empty.any():
+                states = tuple(each.masked_fill(empty[:, None, None], 0) for each in states)
+                mask[empty, 0] = 1
+        return states, mask
 
     def _transformer(self) -> "PreTrainedModel":
         model = getattr(self._model[0], "model", None)

@@ -37,7 +37,7 @@ MONTHS = {
     "December": 31,
 }
 ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth")
-TOPS = (9, 20, 50, 99, 400)  # the largest operand at each level, where a family says nothing else
+TOPS = (9, 12, 20, 40, 99)  # the largest operand at each level, where a family says nothing else
 
 
 @dataclass(frozen=True)
@@ -98,8 +98,8 @@ def subtraction(rng: Random, level: int) -> Draft:
 
 @family
 def multiplication(rng: Random, level: int) -> Draft:
-    a = rng.randint(2, (7, 9, 12, 19, 40)[level - 1])
-    b = rng.randint(2, (5, 9, 10, 12, 19)[level - 1])
+    a = rng.randint(2, (7, 7, 9, 9, 12)[level - 1])
+    b = rng.randint(2, (5, 7, 7, 9, 12)[level - 1])
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     return Draft(
         (a, b),
@@ -115,8 +115,8 @@ def multiplication(rng: Random, level: int) -> Draft:
 
 @family
 def division(rng: Random, level: int) -> Draft:
-    share = rng.randint(2, (9, 9, 12, 25, 60)[level - 1])
-    parts = rng.randint(2, (4, 9, 10, 12, 15)[level - 1])
+    share = rng.randint(2, (9, 9, 9, 12, 20)[level - 1])
+    parts = rng.randint(2, (4, 5, 9, 9, 12)[level - 1])
     total = share * parts
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     return Draft(
@@ -133,8 +133,8 @@ def division(rng: Random, level: int) -> Draft:
 
 @family
 def remainders(rng: Random, level: int) -> Draft:
-    divisor = rng.randint(2, (4, 6, 9, 9, 12)[level - 1])
-    total = rng.randint(divisor + 1, (25, 35, 50, 99, 400)[level - 1])
+    divisor = rng.randint(2, (3, 5, 6, 9, 9)[level - 1])
+    total = rng.randint(divisor + 1, (15, 20, 30, 50, 99)[level - 1])
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     return Draft(
         (total, divisor),
@@ -149,9 +149,9 @@ def remainders(rng: Random, level: int) -> Draft:
 
 @family
 def fractions(rng: Random, level: int) -> Draft:
-    bottom = rng.randint(2, (4, 5, 6, 9, 12)[level - 1])
-    top = 1 if level == 1 else rng.randint(1, bottom - 1)
-    whole = bottom * rng.randint(2, (12, 12, 12, 15, 25)[level - 1])
+    bottom = rng.randint(2, (4, 4, 5, 6, 9)[level - 1])
+    top = 1 if level <= 2 else rng.randint(1, bottom - 1)
+    whole = bottom * rng.randint(2, (9, 12, 9, 10, 12)[level - 1])
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     return Draft(
         (top, bottom, whole),
@@ -169,10 +169,10 @@ def fractions(rng: Random, level: int) -> Draft:
 
 @family
 def percent(rng: Random, level: int) -> Draft:
-    shares = ((50, 10), (10, 20, 50), (10, 20, 25, 50), range(10, 100, 10), range(5, 100, 5))
+    shares = ((50,), (10, 50), (10, 20, 50), (10, 20, 25, 50), range(10, 100, 10))
     share = rng.choice(shares[level - 1])
     step = next(n for n in range(1, 101) if n * share % 100 == 0)
-    whole = step * rng.randint(1, max(3, (120, 150, 200, 300, 400)[level - 1] // step))
+    whole = step * rng.randint(1, (50, 60, 80, 80, 150)[level - 1] // step)
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     return Draft(
         (share, whole),
@@ -188,16 +188,16 @@ def percent(rng: Random, level: int) -> Draft:
 @family
 def sequences(rng: Random, level: int) -> Draft:
     if level <= 2:  # equal steps up
-        first, step = rng.randint(1, 20), rng.randint(2, (4, 9)[level - 1])
+        first, step = rng.randint(1, 15), rng.randint(1, (3, 6)[level - 1])
         terms = [first + step * i for i in range(5)]
     elif level == 3:  # equal steps down
-        step, last = rng.randint(2, 9), rng.randint(0, 30)
+        step, last = rng.randint(1, 5), rng.randint(0, 20)
         terms = [last + step * (4 - i) for i in range(5)]
     elif level == 4:  # steps that grow by one
-        first, step = rng.randint(1, 30), rng.randint(1, 9)
+        first, step = rng.randint(1, 15), rng.randint(1, 4)
         terms = [first + step * i + comb(i, 2) for i in range(5)]
     else:  # each term the sum of the two before
-        terms = [rng.randint(1, 12), rng.randint(1, 12)]
+        terms = [rng.randint(1, 8), rng.randint(1, 8)]
         while len(terms) < 6:
             terms.append(terms[-1] + terms[-2])
     shown = ", ".join(map(str, terms[:-1]))
@@ -215,10 +215,10 @@ def sequences(rng: Random, level: int) -> Draft:
 
 @family
 def geometry(rng: Random, level: int) -> Draft:
-    long, wide = rng.randint(2, (9, 15, 12, 30, 12)[level - 1]), rng.randint(2, 12)
+    long, wide = rng.randint(2, (20, 12, 9, 15, 6)[level - 1]), rng.randint(2, 9)
     name = rng.choice(NAMES)
     if level == 1:
-        facts, answer, shape = (wide + long,), 4 * (wide + long), f"a square of side {wide + long}"
+        facts, answer, shape = (long,), 4 * long, f"a square of side {long}"
         asked = "perimeter"
     elif level == 2:
         facts, answer, shape = (long, wide), 2 * (long + wide), f"a {long} by {wide} rectangle"
@@ -230,7 +230,7 @@ def geometry(rng: Random, level: int) -> Draft:
         shape = f"a rectangle of side {wide} and perimeter {2 * (long + wide)}"
         facts, answer, asked = (long, wide), long, "other side"
     else:
-        high = rng.randint(2, 9)
+        high = rng.randint(2, 5)
         shape = f"a {long} by {wide} by {high} block"
         facts, answer, asked = (long, wide, high), long * wide * high, "volume"
     return Draft(
@@ -360,7 +360,7 @@ def counting(rng: Random, level: int) -> Draft:
 
 @family
 def comparison(rng: Random, level: int) -> Draft:
-    size, top = (2, 3, 4, 5, 5)[level - 1], (20, 50, 99, 99, 99)[level - 1]
+    size, top = (2, 2, 3, 4, 3)[level - 1], (9, 50, 50, 99, 50)[level - 1]
     numbers = rng.sample(range(1, top + 1), size)
     shown = ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
     name = rng.choice(NAMES)
@@ -385,7 +385,7 @@ def comparison(rng: Random, level: int) -> Draft:
 
 @family
 def stories(rng: Random, level: int) -> Draft:
-    top = TOPS[level - 1] if level < 5 else 150
+    top = (9, 12, 20, 20, 50)[level - 1]
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
     other = rng.choice([person for person in NAMES if person != name])
     a, b = rng.randint(3, top), rng.randint(2, top)
@@ -431,7 +431,10 @@ def stories(rng: Random, level: int) -> Draft:
 @family
 def money(rng: Random, level: int) -> Draft:
     name, thing = rng.choice(NAMES), rng.choice(THINGS)
-    price, count = rng.randint(2, (9, 12, 9, 12, 19)[level - 1]), rng.randint(2, 9)
+    price, count = (
+        rng.randint(2, (9, 9, 9, 9, 12)[level - 1]),
+        rng.randint(2, 5 if level == 1 else 9),
+    )
     if level <= 2:  # what it costs
         return Draft(
             ("cost", price, count),
@@ -442,7 +445,7 @@ def money(rng: Random, level: int) -> Draft:
                 f"Each of {count} {thing} costs {price} dollars. How many dollars do they cost?",
             ),
         )
-    paid = price * count + rng.randint(1, (9, 20, 60)[level - 3])
+    paid = price * count + rng.randint(1, (5, 9, 20)[level - 3])
     return Draft(
         ("change", price, count, paid),
         paid - price * count,
@@ -465,7 +468,7 @@ def money(rng: Random, level: int) -> Draft:
 
 @family
 def averages(rng: Random, level: int) -> Draft:
-    size, top = (2, 2, 3, 3, 4)[level - 1], (15, 50, 20, 60, 60)[level - 1]
+    size, top = (2, 2, 3, 3, 4)[level - 1], (9, 20, 9, 20, 20)[level - 1]
     numbers = [rng.randint(1, top) for _ in range(size)]
     numbers[-1] += -sum(numbers) % size
     shown = ", ".join(map(str, numbers[:-1])) + f" and {numbers[-1]}"
@@ -514,7 +517,7 @@ def units(rng: Random, level: int) -> Draft:
             ("pieces", "dozens", 12),
         )
     )
-    count = rng.randint(2, (9, 12, 9, 12, 19)[level - 1])
+    count = rng.randint(2, (6, 9, 5, 9, 12)[level - 1])
     rest = rng.randint(1, factor - 1) if level >= 3 else 0
     amount = f"{count} {large}" + (f" and {rest} {small}" if rest else "")
     name = rng.choice(NAMES)
@@ -531,8 +534,8 @@ def units(rng: Random, level: int) -> Draft:
 
 @family
 def positions(rng: Random, level: int) -> Draft:
-    size = (3, 4, 5, 6, 5)[level - 1]
-    numbers = rng.sample(range(1, (20, 50, 50, 99, 99)[level - 1] + 1), size)
+    size = (3, 4, 4, 5, 4)[level - 1]
+    numbers = rng.sample(range(1, (9, 9, 20, 50, 20)[level - 1] + 1), size)
     shown, name = ", ".join(map(str, numbers)), rng.choice(NAMES)
     place = rng.randint(1, size)
     if level == 5:
@@ -557,7 +560,7 @@ def positions(rng: Random, level: int) -> Draft:
 @family
 def ages(rng: Random, level: int) -> Draft:
     name, other = rng.sample(NAMES, 2)
-    age, gap = rng.randint(4, (20, 40, 40, 30, 40)[level - 1]), rng.randint(2, 9 + 3 * level)
+    age, gap = rng.randint(4, (9, 15, 20, 20, 30)[level - 1]), rng.randint(2, 9)
     if level == 1:
         answer, story = age + gap, f"{name} is {age} and {other} is {gap} years older."
         asked = f"How old is {other}?"

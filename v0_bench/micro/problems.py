@@ -1,7 +1,7 @@
 """Sets of problems: fixed by a seed, held-out ones disjoint from those to train on.
 
-Which of the two sets a problem may be in hangs on a hash of its family and its facts, the numbers
-that its answer depends on. So no wording, name or seed brings a held-out problem into training.
+Which of the two sets a problem may be in hangs on a hash of its family, its wording and its facts,
+the numbers that its answer depends on. So no seed, name or thing brings it into the other set.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from v0_bench.micro.families import FAMILIES, LEVELS
 
 HELD_PER_LEVEL = 8  # x 5 levels x 20 families = 800 problems
 TRAIN_PER_LEVEL = 32  # 3,200 problems
-HELD_OUT_OF = 4  # one in so many facts is held out
+HELD_OUT_OF = 4  # one in so many pairs of facts and wording is held out
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ def draw(rng: Random, family: str, level: int, split: str, query_id: str = "") -
     while True:
         draft = FAMILIES[family](rng, level)
         wording = rng.randrange(len(draft.wordings))
-        if split_of(family, draft.facts) == split:
+        if split_of(family, wording, draft.facts) == split:
             return Problem(
                 query_id,
                 family,
@@ -81,7 +81,7 @@ def draw(rng: Random, family: str, level: int, split: str, query_id: str = "") -
             )
 
 
-def split_of(family: str, facts: tuple[object, ...]) -> str:
-    """ "held" for a fourth of all facts, "train" for the others."""
-    digest = hashlib.sha256(f"{family} {facts!r}".encode()).digest()
+def split_of(family: str, wording: int, facts: tuple[object, ...]) -> str:
+    """ "held" for a fourth of all problems, "train" for the others."""
+    digest = hashlib.sha256(f"{family} {wording} {facts!r}".encode()).digest()
     return "held" if int.from_bytes(digest[:8]) % HELD_OUT_OF == 0 else "train"

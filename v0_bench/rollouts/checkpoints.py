@@ -42,7 +42,7 @@ def find_checkpoints(folder: Path, policy: str | None = None) -> list[Checkpoint
     """
     if not folder.is_dir():
         raise V0BenchError(f"{folder} does not exist or is not a folder")
-    place = folder.resolve()
+    folder, place = folder.absolute(), folder.resolve()
     named, step = checkpoint_of(place.as_posix())
     if step is not None or _is_model(folder):
         return [Checkpoint(policy or named, step, str(folder))]

@@ -29,6 +29,8 @@ from v0_bench.rollouts.rollout import Rollout
 class RolloutHFLM(HFLM):
     """`HFLM` whose `generate_until` returns `Rollout`s; `batch_size` counts rollouts."""
 
+    lowers_limits = True
+
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """One `Rollout` for each request, in their order."""
         queries = by_query(requests)

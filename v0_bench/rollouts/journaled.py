@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from lm_eval.api.instance import Instance
 from lm_eval.api.model import LM
@@ -11,60 +11,68 @@ from lm_eval.api.model import LM
 from v0_bench.errors import V0BenchError
 from v0_bench.rollouts.copies import Query, batches, by_query, in_order
 from v0_bench.rollouts.journal import Journal, journal_key
+from v0_bench.rollouts.lengths import check_room, response_tokens
 from v0_bench.rollouts.rollout import Rollout
 
 Report = Callable[[int, int, int], None]  # queries, of them from the journal, tokens sampled
 
 
+class ObservedJournal(Journal):
+    """A journal that reports what is found in it and what is added to it."""
+
+    def __init__(self, path: Path, report: Report) -> None:
+        super().__init__(path)
+        self._report = report
+
+    def get(self, key: str) -> list[Rollout] | None:
+        """The rollouts of a query; None where it is not finished."""
+        rollouts = super().get(key)
+        if rollouts is not None:
+            self._report(1, 1, 0)
+        return rollouts
+
+    def put_many(self, finished: Mapping[str, Sequence[Rollout]]) -> None:
+        """Append finished queries; they are on disk when this returns."""
+        super().put_many(finished)
+        tokens = sum(rollout.tokens or 0 for drawn in finished.values() for rollout in drawn)
+        self._report(len(finished), 0, tokens)
+
+
 class JournaledLM(LM):
     """Answers from the journal what it holds; sends the rest to `inner`, a chunk at a time.
 
-    `model` names the model and all that rollouts depend on beside prompt and options. `seed` is
-    called with the number of queries known already, before the first is sampled: a run that
-    resumes must not draw the same random numbers again. `report` is called after each chunk.
+    `model` names the model and all that rollouts depend on beside prompt and options. `chunk` is
+    the number of queries between two writes. `seed` is called with the number of queries known
+    before the first is sampled: a run that resumes must not draw the same random numbers again.
     """
 
     def __init__(
-        self,
-        inner: LM,
-        journal: Journal,
-        model: str,
-        chunk: int,
-        seed: Callable[[int], None],
-        report: Report,
+        self, inner: LM, journal: Journal, model: str, chunk: int, seed: Callable[[int], None]
     ) -> None:
         super().__init__()
-        self._inner, self._journal, self._model, self._chunk = inner, journal, model, chunk
-        self._seed, self._report = seed, report
-        self.prompt_tokens: dict[str, int] = {}
+        self.inner = inner
+        self._journal, self._model = journal, model
+        self._chunk, self._seed = chunk, seed
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """One rollout for each request, in their order."""
         queries = by_query(requests)
-        self._measure(queries)
-        answers: dict[Query, Sequence[str]] = {}
-        waiting = []
-        for query in queries:
-            known = self._journal.get(self._key(query))
-            if known is None:
-                waiting.append(query)
-            else:
-                answers[query] = known
-        self._report(len(answers), len(answers), 0)
-        self._seed(len(answers))
+        found = {query: self._journal.get(self._key(query)) for query in queries}
+        answers = {query: rollouts for query, rollouts in found.items() if rollouts is not None}
+        waiting = [query for query in queries if query not in answers]
+        check_room(self.inner, waiting)
+        self._seed(len(self._journal))
         for chunk in batches(waiting, self._chunk * max(query.repeats for query in queries)):
             answers |= self._sample(chunk)
         return in_order(requests, answers)
 
     def _sample(self, chunk: Sequence[Query]) -> dict[Query, list[Rollout]]:
         requests = [query.request for query in chunk for _ in range(query.repeats)]
-        responses = iter(self._inner.generate_until(requests, disable_tqdm=True))
+        responses = iter(self.inner.generate_until(requests, disable_tqdm=True))
         rollouts = {
             query: [self._counted(next(responses)) for _ in range(query.repeats)] for query in chunk
         }
         self._journal.put_many({self._key(query): drawn for query, drawn in rollouts.items()})
-        tokens = sum(rollout.tokens or 0 for drawn in rollouts.values() for rollout in drawn)
-        self._report(len(chunk), 0, tokens)
         return rollouts
 
     def _key(self, query: Query) -> str:
@@ -75,43 +83,25 @@ class JournaledLM(LM):
         if isinstance(response, Rollout) and response.tokens is not None:
             return response
         reason = getattr(response, "finish_reason", None)
-        return Rollout(response, reason, self._count(response, add_special_tokens=False))
+        return Rollout(response, reason, response_tokens(self.inner, response))
 
-    def _measure(self, queries: Sequence[Query]) -> None:
-        """Count the prompts' tokens, and refuse prompts that the context cannot hold."""
-        context = getattr(self._inner, "max_length", None)
-        for query in queries:
-            tokens = self._count(query.prompt)
-            if tokens is None:
-                continue
-            self.prompt_tokens[query.prompt] = tokens
-            if isinstance(context, int) and tokens >= context:
-                raise V0BenchError(
-                    f"a prompt of {tokens} tokens leaves no room in the model's context of "
-                    f"{context}: leave that query out, or take a model with a longer context"
-                )
-
-    def _count(self, text: str, **options: Any) -> int | None:
-        encode = getattr(self._inner, "tok_encode", None)
-        return None if encode is None else len(encode(str(text), **options))
-
-    # What evaluate() asks a model beside its rollouts.
+    # What lm-eval asks a model beside its rollouts.
 
     @property
     def tokenizer_name(self) -> str:
         """For lm-eval's cache of requests, which the tasks refuse to use."""
-        return str(getattr(self._inner, "tokenizer_name", ""))
+        return str(getattr(self.inner, "tokenizer_name", ""))
 
     def apply_chat_template(
         self, chat_history: list[dict[str, str]], add_generation_prompt: bool = True
     ) -> str:
         """The prompt of a conversation."""
-        return self._inner.apply_chat_template(chat_history, add_generation_prompt)
+        return self.inner.apply_chat_template(chat_history, add_generation_prompt)
 
     def loglikelihood(self, requests: list[Instance]) -> list[tuple[float, bool]]:
-        """Not asked of a model that samples."""
+        """Refused: this model samples."""
         raise V0BenchError("rollouts are sampled: take tasks with output_type generate_until")
 
     def loglikelihood_rolling(self, requests: list[Instance]) -> list[float]:
-        """Not asked of a model that samples."""
+        """Refused: this model samples."""
         raise V0BenchError("rollouts are sampled: take tasks with output_type generate_until")

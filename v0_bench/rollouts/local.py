@@ -6,6 +6,7 @@ new worker, once. A worker whose parent dies ends at once.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -82,10 +83,8 @@ class LocalWorkers:
                     self._start(place)
                 assert place.connection is not None
                 place.checkpoint = waiting.popleft()
-                try:
+                with contextlib.suppress(OSError):  # dead already: found out by the next read
                     place.connection.send(place.checkpoint)
-                except OSError:
-                    pass  # it died while idle: found out when its connection is read
         return any(place.checkpoint for place in self._places)
 
     def _receive(self, place: _Place) -> Event | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,18 @@ from v0_bench.rollouts.checkpoints import Checkpoint, find_checkpoints
 from v0_bench.rollouts.settings import Settings
 from v0_bench.rollouts.to_pool import Facts
 
-OPTIONS = {item.name for item in fields(Settings)} - {"tasks"}
+TYPES: dict[str, type] = {
+    "backend": str,
+    "model_args": dict,
+    "gen_kwargs": dict,
+    "metadata": dict,
+    "limit": int,
+    "seed": int,
+    "chat_template": bool,
+    "batch_size": str,
+    "chunk": int,
+    "device": str,
+}
 
 
 @dataclass(frozen=True)
@@ -47,7 +58,7 @@ def read_plan(path: Path) -> Plan:
         found = _checkpoints(policy, path.parent, place)
         checkpoints += found
         facts |= dict.fromkeys((checkpoint.policy for checkpoint in found), _facts(policy, place))
-    options = dict(_mapping(plan.get("options", {}), f"{path}, options", sorted(OPTIONS)))
+    options = dict(_mapping(plan.get("options", {}), f"{path}, options", TYPES))
     if "tasks" in plan:
         options["tasks"] = plan["tasks"]
     return Plan(checkpoints, facts, options)
@@ -61,20 +72,20 @@ def make_settings(given: Mapping[str, Any]) -> Settings:
         tasks = [name.strip() for name in tasks.split(",")]
     if not isinstance(tasks, list) or not tasks or not all(isinstance(t, str) for t in tasks):
         raise V0BenchError("no task to sample: pass --tasks v0_gt_aime24,..., or list tasks: [...]")
-    settings = Settings(tuple(tasks))
-    for name, value in options.items():
-        default = getattr(settings, name)
-        wanted = {"backend": str, "device": str, "chat_template": bool}.get(name, type(default))
-        if name == "batch_size":
-            value, wanted = str(value), str
-        if name in ("limit", "chunk", "seed"):
-            wanted = int
-        if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
-            raise V0BenchError(f"option {name}: {value!r} is not of type {wanted.__name__}")
-        if name in ("limit", "chunk") and value < 1:
-            raise V0BenchError(f"option {name} must be 1 or more, not {value}")
-        settings = replace(settings, **{name: value})
-    return settings
+    checked = {name: _checked(name, value) for name, value in options.items()}
+    return Settings(tuple(tasks), **checked)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """The value of an option if it is of the right type; `batch_size` may be a number."""
+    wanted = TYPES[name]
+    if name == "batch_size" and isinstance(value, int):
+        value = str(value)
+    if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
+        raise V0BenchError(f"option {name}: {value!r} is not of type {wanted.__name__}")
+    if name in ("limit", "chunk") and value < 1:
+        raise V0BenchError(f"option {name} must be 1 or more, not {value}")
+    return value
 
 
 def _checkpoints(policy: Mapping[str, Any], folder: Path, place: str) -> list[Checkpoint]:
@@ -86,7 +97,7 @@ def _checkpoints(policy: Mapping[str, Any], folder: Path, place: str) -> list[Ch
         raise V0BenchError(f"{place}: path must be a path, or a list of paths")
     found: list[Checkpoint] = []
     for path in paths:
-        if not (folder / path).exists() and path.count("/") == 1 and path[0] not in "./~":
+        if not (folder / path).exists() and path.count("/") == 1 and path[:1] not in "./~":
             found.append(Checkpoint(name or path, None, path))  # a name on the hub
         else:
             found += find_checkpoints(folder / path, name)

@@ -64,17 +64,16 @@ def _with_facts(
 ) -> pd.DataFrame:
     """Counted parameters where the user gives none, and the user's prices."""
     counted = {run["policy"]: run.get("params_b") for run in runs}
-    rows = [asdict(facts.get(policy, Facts())) for policy in policies["policy"]]
-    given = pd.DataFrame(rows, dtype="float64", index=policies.index)
-    given["params_b"] = given["params_b"].fillna(
-        policies["policy"].map(counted).astype("float64")
+    told = [facts.get(policy, Facts()) for policy in policies["policy"]]
+    given = pd.DataFrame(list(map(asdict, told)), dtype="float64", index=policies.index)
+    return policies.assign(
+        params_b=given["params_b"].fillna(policies["policy"].map(counted).astype("float64")),
+        price_in=given["price_in"],
+        price_out=given["price_out"],
     )
-    return policies.assign(**{column: given[column] for column in given})
 
 
-def _with_costs(
-    pool: Pool, policies: pd.DataFrame, runs: list[dict[str, Any]]
-) -> pd.DataFrame:
+def _with_costs(pool: Pool, policies: pd.DataFrame, runs: list[dict[str, Any]]) -> pd.DataFrame:
     outcomes = pool.outcomes
     prices = policies.set_index("policy")[["price_in", "price_out"]]
     price = prices.loc[outcomes["policy"]].to_numpy()

@@ -26,6 +26,7 @@ from tqdm import tqdm
 from v0_bench.errors import V0BenchError
 from v0_bench.rollouts.checkpoints import check_complete, fingerprint
 from v0_bench.rollouts.copies import Query, by_query, in_order
+from v0_bench.rollouts.engine_process import end_engines_with_this_process
 from v0_bench.rollouts.journal import Journal, journal_key
 from v0_bench.rollouts.rollout import Rollout
 
@@ -63,7 +64,7 @@ class RolloutVLLM(LM):
         self,
         pretrained: str | None = None,
         path: str | None = None,
-        journal: str | None = None,
+        journal: str | Journal | None = None,
         seed: int = 0,
         max_gen_toks: int = 256,
         tokenizer: str | None = None,
@@ -88,8 +89,10 @@ class RolloutVLLM(LM):
         self._seed = seed
         self._engine_args = {"model": checkpoint, "tokenizer": tokenizer} | engine
         self.tokenizer = _load_tokenizer(tokenizer or checkpoint, engine)
-        self._model_key = _model_key(checkpoint, tokenizer, seed, engine)
-        self._journal = None if journal is None else Journal(Path(journal))
+        deciding = {name: value for name, value in engine.items() if name not in SPEED_ONLY}
+        files = [fingerprint(folder) for folder in (checkpoint, tokenizer) if folder]
+        self._model_key = json.dumps([files, seed, max_gen_toks, deciding], sort_keys=True)
+        self._journal = Journal(Path(journal)) if isinstance(journal, str) else journal
         if journal is None:
             _log.info("no journal: this run cannot be continued; to change that, add journal=FILE")
 
@@ -98,21 +101,24 @@ class RolloutVLLM(LM):
         queries = by_query(requests)
         answers = self._journalled(queries)
         waiting = [query for query in queries if query not in answers]
-        with tqdm(
-            total=len(queries),
-            initial=len(answers),
-            desc="rollouts",
-            unit="query",
-            disable=disable_tqdm,
-        ) as bar:
-            tokens, start = 0, time.monotonic()
-            for finished in self._sample(waiting):
-                if self._journal is not None:
-                    self._journal.put_many({self._key(q): r for q, r in finished.items()})
-                answers |= finished
-                tokens += sum(r.tokens or 0 for rollouts in finished.values() for r in rollouts)
-                bar.set_postfix_str(f"{tokens / (time.monotonic() - start):.0f} tokens/s", False)
-                bar.update(len(finished))
+        if waiting:
+            self._submit(waiting)
+            with tqdm(
+                total=len(queries),
+                initial=len(answers),
+                desc="rollouts",
+                unit="query",
+                disable=disable_tqdm,
+            ) as bar:
+                tokens, start = 0, time.monotonic()
+                for finished in self._finished(waiting):
+                    if self._journal is not None:
+                        self._journal.put_many({self._key(q): r for q, r in finished.items()})
+                    answers |= finished
+                    tokens += sum(r.tokens or 0 for drawn in finished.values() for r in drawn)
+                    rate = tokens / (time.monotonic() - start)
+                    bar.set_postfix_str(f"{rate:.0f} tokens/s", refresh=False)
+                    bar.update(len(finished))
         return in_order(requests, answers)
 
     def _journalled(self, queries: Sequence[Query]) -> dict[Query, list[Rollout]]:
@@ -126,18 +132,21 @@ class RolloutVLLM(LM):
     def _key(self, query: Query) -> str:
         return journal_key(query.prompt, query.options, query.repeats, self._model_key)
 
-    def _sample(self, queries: Sequence[Query]) -> Iterator[dict[Query, list[Rollout]]]:
-        """The rollouts of all queries, as they finish, about once a second."""
-        if not queries:
-            return
+    def _submit(self, queries: Sequence[Query]) -> None:
+        """Hand the queries to the engine, numbered from 0; nothing is sampled yet."""
         prompts = [self.tok_encode(query.prompt) for query in queries]
         self._check_room(prompts)
+        params = [self._params(q, len(ids)) for q, ids in zip(queries, prompts, strict=True)]
         engine = self._llm.llm_engine
-        for number, (query, ids) in enumerate(zip(queries, prompts, strict=True)):
-            params = self._params(query, len(ids))
-            engine.add_request(str(number), {"prompt_token_ids": ids}, params)
+        rendered = engine.renderer.render_cmpl([{"prompt_token_ids": ids} for ids in prompts])
+        for number, (prompt, sampling) in enumerate(zip(rendered, params, strict=True)):
+            engine.add_request(str(number), prompt, sampling)
+
+    def _finished(self, queries: Sequence[Query]) -> Iterator[dict[Query, list[Rollout]]]:
+        """The rollouts of the queries handed over, as they finish, about once a second."""
+        engine = self._llm.llm_engine
         finished: dict[Query, list[Rollout]] = {}
-        written = time.monotonic()
+        told = time.monotonic()
         while engine.has_unfinished_requests():
             for output in engine.step():
                 if output.finished:
@@ -145,11 +154,10 @@ class RolloutVLLM(LM):
                         Rollout(sample.text, sample.finish_reason, len(sample.token_ids))
                         for sample in output.outputs
                     ]
-            if finished and time.monotonic() - written > JOURNAL_SECONDS:
+            if finished and time.monotonic() - told > JOURNAL_SECONDS:
                 yield finished
-                finished, written = {}, time.monotonic()
-        if finished:
-            yield finished
+                finished, told = {}, time.monotonic()
+        yield finished
 
     def _check_room(self, prompts: Sequence[Sequence[int]]) -> None:
         lengths = [len(ids) for ids in prompts]
@@ -185,6 +193,7 @@ class RolloutVLLM(LM):
     def _llm(self) -> LLM:
         """The engine, which takes from seconds to minutes to start."""
         LLM = _vllm().LLM
+        end_engines_with_this_process()
         # a run that continues must not draw the same random numbers again
         seed = self._seed + (0 if self._journal is None else len(self._journal))
         try:
@@ -264,10 +273,3 @@ def _load_tokenizer(path: str, engine: Mapping[str, Any]) -> transformers.PreTra
         )
     except (OSError, ValueError) as error:
         raise V0BenchError(f"cannot load the tokenizer of {path}: {error}") from error
-
-
-def _model_key(checkpoint: str, tokenizer: str | None, seed: int, engine: Mapping[str, Any]) -> str:
-    """What tells this model's rollouts from any other's, prompt and options aside."""
-    deciding = {name: value for name, value in engine.items() if name not in SPEED_ONLY}
-    files = [fingerprint(path) for path in (checkpoint, tokenizer) if path]
-    return json.dumps([files, seed, deciding], sort_keys=True, default=str)

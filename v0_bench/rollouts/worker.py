@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import hashlib
 import logging
 import time
 import traceback
@@ -20,8 +19,8 @@ from v0_bench.errors import V0BenchError
 from v0_bench.rollouts import samples
 from v0_bench.rollouts.checkpoints import Checkpoint, fingerprint, params_b
 from v0_bench.rollouts.events import Done, Event, Failed, Note, Progress, Ready
-from v0_bench.rollouts.journal import Journal
-from v0_bench.rollouts.journaled import JournaledLM
+from v0_bench.rollouts.journaled import JournaledLM, ObservedJournal
+from v0_bench.rollouts.lengths import prompt_tokens
 from v0_bench.rollouts.models import check_backend, load_model, tells_tokens
 from v0_bench.rollouts.settings import Output, Settings, unit_key
 from v0_bench.rollouts.tasks import documents, load_tasks
@@ -41,9 +40,7 @@ class Worker:
         self._settings, self._output, self._tell = settings, output, tell
         check_backend(settings.backend)
         self._tasks = load_tasks(settings)
-        self._docs = {
-            name: documents(task, settings.limit) for name, task in self._tasks.items()
-        }
+        self._docs = {name: documents(task, settings.limit) for name, task in self._tasks.items()}
         tell(Ready(sum(map(len, self._docs.values()))))
 
     def run(self, checkpoint: Checkpoint) -> Done | Failed:
@@ -66,6 +63,10 @@ class Worker:
         model_key = self._settings.model_key(fingerprint(checkpoint.path))
         scores: dict[str, dict[str, float]] = {}
         waiting: dict[str, str] = {}
+
+        def report(queries: int, reused: int, tokens: int) -> None:
+            self._tell(Progress(checkpoint, queries, reused, tokens))
+
         for name, task in self._tasks.items():
             config = task.dump_config()
             key = unit_key(model_key, self._settings, config, self._docs[name])
@@ -75,31 +76,15 @@ class Worker:
             else:
                 scores[name] = samples.scores(results, name)
                 size = len(self._docs[name])
-                self._tell(Progress(checkpoint, size, size, 0))
+                report(size, size, 0)
         if waiting:
-            inner = load_model(checkpoint, self._settings)
-            with Journal(self._output.journal(checkpoint.name)) as journal:
-                model = self._journaled(inner, journal, checkpoint, model_key)
+            with ObservedJournal(self._output.journal(checkpoint.name), report) as journal:
+                model = load_model(checkpoint, self._settings, journal, model_key)
                 for name, key in waiting.items():
                     scores[name] = self._evaluate(checkpoint, model, name, key)
         return {name: scores[name] for name in self._tasks}
 
-    def _journaled(
-        self, inner: LM, journal: Journal, checkpoint: Checkpoint, model_key: str
-    ) -> JournaledLM:
-        def seed(known: int) -> None:
-            text = f"{self._settings.seed} {checkpoint.name} {known}"
-            torch.manual_seed(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big"))
-
-        def report(queries: int, reused: int, tokens: int) -> None:
-            self._tell(Progress(checkpoint, queries, reused, tokens))
-
-        chunk = self._settings.queries_a_chunk
-        return JournaledLM(inner, journal, model_key, chunk, seed, report)
-
-    def _evaluate(
-        self, checkpoint: Checkpoint, model: JournaledLM, name: str, key: str
-    ) -> dict[str, float]:
+    def _evaluate(self, checkpoint: Checkpoint, model: LM, name: str, key: str) -> dict[str, float]:
         task, start = self._tasks[name], time.time()
         results: dict[str, Any] = dict(
             evaluate(
@@ -109,8 +94,9 @@ class Worker:
                 apply_chat_template=self._settings.chat_template,
             )
         )
+        backend = model.inner if isinstance(model, JournaledLM) else model
         for sample in results["samples"][name]:
-            sample["tokens_in"] = model.prompt_tokens.get(sample["arguments"][0][0])
+            sample["tokens_in"] = prompt_tokens(backend, sample["arguments"][0][0])
         results |= self._provenance(checkpoint, task, key, start)
         samples.write_results(self._output.results(checkpoint.name, name), name, results)
         return samples.scores(results, name)
@@ -156,5 +142,3 @@ class _Notes(logging.Handler):
 
 def _forward_notes(tell: Tell) -> None:
     logging.getLogger("lm_eval.v0_bench").addHandler(_Notes(tell))
-
-

@@ -76,11 +76,13 @@ class QueryAttention(nn.Module):
     def forward(self, queries_BKP: Tensor, projected_BLP: Tensor, mask_BL: Tensor) -> Tensor:
         inputs = (self.query_norm(queries_BKP), self.key_norm(projected_BLP), projected_BLP)
         weights, biases = self.in_projection.weight.chunk(3), self.in_projection.bias.chunk(3)
-        heads = [
+        query, key, value = (
             functional.linear(x, weight, bias).unflatten(2, (self.n_heads, -1)).transpose(1, 2)
             for x, weight, bias in zip(inputs, weights, biases, strict=True)
-        ]
-        read = functional.scaled_dot_product_attention(*heads, attn_mask=mask_BL[:, None, None])
+        )
+        read = functional.scaled_dot_product_attention(
+            query, key, value, attn_mask=mask_BL[:, None, None]
+        )
         return self.out_projection(read.transpose(1, 2).flatten(2)).flatten(1)
 
 

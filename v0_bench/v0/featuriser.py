@@ -17,10 +17,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.linalg import eigh
 
+from v0_bench.embeddings.shards import text_key
 from v0_bench.episode import TrainingOutcomes
 from v0_bench.predictors.numerics import beta_shrunk, fit_logistic, logit, rollout_weights
 from v0_bench.v0.text_kernel import TextKernel, fit_text_kernel, text_blocks
@@ -30,6 +32,8 @@ KNOWN_STRENGTH = 2.0
 """Of the regression on the text, in outcomes, against a query's own training outcomes."""
 ABILITY_STRENGTH = 10.0
 PULL = np.array([0.1, 10.0, 1.0])
+"""Weight of the plain sum of log odds in the hint's calibration, as in `additive`."""
+LARGEST_SLOPE = 2.0
 LEAST_QUERIES = 16
 """With fewer there is nothing to regress on."""
 
@@ -41,28 +45,55 @@ class Featuriser:
     backbone: str
     kernel: TextKernel
     hints: _Ridge
-    seen_hints: dict[str, float]
-    """Of the texts with training outcomes, from those outcomes and the text together."""
     components: _Ridge
-    calibration: tuple[float, float]
+    slope: float
+    """Of the hint from the text on its plain log odds."""
     mean: float
+    places: dict[bytes, int]
+    """Place of each training text among the Q, by `text_key`."""
+    seen_hints: np.ndarray
+    """(Q,) hints of training texts from their outcomes and the text together."""
 
     @property
     def n_features(self) -> int:
         """1 + R."""
         return 1 + self.components.slopes.shape[1]
 
+    @cached_property
+    def left_out(self) -> np.ndarray:
+        """Features (Q, 1 + R) of the training texts, from fits without them."""
+        easiness = relative_log_odds(self.hints.left_out[:, 0], self.mean)
+        return np.column_stack([self.slope * easiness, self.components.left_out])
+
+    def knows(self, texts: Sequence[str]) -> np.ndarray:
+        """Which texts have training outcomes, bool (n,)."""
+        return self._places(texts) >= 0
+
     def features(
         self, texts: Sequence[str], datasets: Sequence[str], seen: bool = True
     ) -> np.ndarray:
-        """Features, float32 (n, 1 + R). `seen` uses what is known of a training text itself."""
-        rows = self.kernel.features(text_blocks(texts, self.backbone), datasets)
-        hints = _hint(self.hints.predict(rows)[:, 0], self.mean, self.calibration)
+        """Features, float32 (n, 1 + R).
+
+        Those of training texts are from fits without them, but for the hint if `seen`: it then
+        uses what is known of the text itself.
+        """
+        places = self._places(texts)
+        found = np.empty((len(texts), self.n_features))
+        new = np.flatnonzero(places < 0).tolist()
+        found[new] = self._predict([texts[i] for i in new], [datasets[i] for i in new])
+        known = places >= 0
+        found[known] = self.left_out[places[known]]
         if seen:
-            hints = np.array(
-                [self.seen_hints.get(text, hint) for text, hint in zip(texts, hints, strict=True)]
-            )
-        return np.column_stack([hints, self.components.predict(rows)]).astype(np.float32)
+            found[known, 0] = self.seen_hints[places[known]]
+        return found.astype(np.float32)
+
+    def _predict(self, texts: Sequence[str], datasets: Sequence[str]) -> np.ndarray:
+        rows = self.kernel.features(text_blocks(texts, self.backbone), datasets)
+        hints = self.slope * relative_log_odds(self.hints.predict(rows)[:, 0], self.mean)
+        return np.column_stack([hints, self.components.predict(rows)])
+
+    def _places(self, texts: Sequence[str]) -> np.ndarray:
+        return np.array([self.places.get(text_key(text), -1) for text in texts], dtype=int)
 
 
 def fit_featuriser(
@@ -87,24 +118,17 @@ def fit_featuriser(
     hints = _fit_ridge(rows, (total / np.maximum(count, 1e-12))[:, None], count > 0)
     left_out = hints.left_out[:, 0]
     known = beta_shrunk(total, count, left_out, KNOWN_STRENGTH)
-    calibration = _calibrate(train, ability, left_out, mean, weights)
+    easiness = relative_log_odds(left_out, mean)
+    slope = _slope(train, ability, easiness, weights)
     residuals = levelled - known[train.query_index]
     loadings = _loadings(train, weights * residuals, components)
     parts = _fit_ridge(rows, loadings, count > 0)
-    unit = np.sqrt(np.mean(parts.left_out**2)) or 1.0
-    parts = parts.scaled(1 / max(float(unit), 1e-9))
-    features = np.column_stack([_hint(left_out, mean, calibration), parts.left_out])
-    seen = _hint(known, mean, (0.0, 1.0))
-    featuriser = Featuriser(
-        backbone,
-        kernel,
-        hints,
-        dict(zip(queries.texts, seen.tolist(), strict=True)),
-        parts,
-        calibration,
-        mean,
-    )
-    return featuriser, features.astype(np.float32)
+    if loadings.shape[1]:
+        parts = parts.scaled(1 / max(float(np.sqrt(np.mean(parts.left_out**2))), 1e-9))
+    places = {text_key(text): i for i, text in enumerate(queries.texts)}
+    seen = relative_log_odds(known, mean)
+    featuriser = Featuriser(backbone, kernel, hints, parts, slope, mean, places, seen)
+    return featuriser, featuriser.left_out.astype(np.float32)
 
 
 def _ability(train: TrainingOutcomes, weights: np.ndarray, mean: float) -> np.ndarray:
@@ -115,28 +139,25 @@ def _ability(train: TrainingOutcomes, weights: np.ndarray, mean: float) -> np.nd
     return beta_shrunk(total, count, mean, ABILITY_STRENGTH)
 
 
-def _hint(rates: np.ndarray, mean: float, calibration: tuple[float, float]) -> np.ndarray:
-    shift, slope = calibration
-    return shift + slope * (logit(rates, 0.01) - logit(mean))
+def relative_log_odds(rates: np.ndarray, mean: float) -> np.ndarray:
+    """Log odds of rates against those of `mean`."""
+    return logit(rates, 0.01) - logit(mean)
 
 
-def _calibrate(
-    train: TrainingOutcomes,
-    ability: np.ndarray,
-    easiness: np.ndarray,
-    mean: float,
-    weights: np.ndarray,
-) -> tuple[float, float]:
-    """Shift and slope that make the hint's log odds add to the policy's."""
+def _slope(
+    train: TrainingOutcomes, ability: np.ndarray, easiness: np.ndarray, weights: np.ndarray
+) -> float:
+    """The factor on `easiness` (Q,) with which it adds to the policy's log odds."""
     columns = np.column_stack(
         [
             np.ones(len(train)),
             logit(ability)[train.checkpoint_index],
-            _hint(easiness, mean, (0.0, 1.0))[train.query_index],
+            easiness[train.query_index],
         ]
     )
-    fit = fit_logistic(columns, train.success_rates, weights, PULL, np.array([0.0, 1.0, 1.0]))
-    return 0.0, float(fit.coefficients[2])
+    plain_sum = np.array([0.0, 1.0, 1.0])
+    fit = fit_logistic(columns, train.success_rates, weights, PULL, plain_sum)
+    return float(np.clip(fit.coefficients[2], 0.0, LARGEST_SLOPE))
 
 
 def _loadings(train: TrainingOutcomes, residuals: np.ndarray, components: int) -> np.ndarray:
@@ -171,7 +192,11 @@ class _Ridge:
 
 
 def _fit_ridge(rows: np.ndarray, targets: np.ndarray, used: np.ndarray) -> _Ridge:
-    """Fit on the rows `used`; the penalty has the least leave-one-out error over all targets."""
+    """Fit on the rows `used`; the penalty has the least leave-one-out error over all targets.
+
+    The intercept is the mean of all rows also where one is left out. The mean of the others would
+    be a mirror image of the row's own target, and all there is to see under a large penalty.
+    """
     rows = rows.astype(float)
     centre, intercepts = rows[used].mean(axis=0), targets[used].mean(axis=0)
     centred, wanted = rows[used] - centre, targets[used] - intercepts
@@ -181,7 +206,7 @@ def _fit_ridge(rows: np.ndarray, targets: np.ndarray, used: np.ndarray) -> _Ridg
     best = None
     for penalty in PENALTIES:
         shrink = 1 / (np.maximum(values, 0) + penalty)
-        leverage = np.minimum(squares @ shrink + 1 / len(wanted), 1 - 1e-6)
+        leverage = np.minimum(squares @ shrink, 1 - 1e-6)
         errors = (wanted - projected @ (shrink[:, None] * loads)) / (1 - leverage)[:, None]
         loss = float(np.sum(errors**2))
         if best is None or loss < best[0]:

@@ -46,15 +46,19 @@ class Episodes:
 
 
 def draw(
-    generator: torch.Generator, episodes: int, context: int, queries: int, n_features: int = 33
+    generator: torch.Generator,
+    episodes: int,
+    context: int,
+    queries: int,
+    n_features: int = N_FEATURES,
 ) -> Episodes:
     """Episodes with contexts of up to `context` items (0 and 1 among them), on the CPU.
 
     Features: 0 or 4 to `n_features` - 1 used ones, Gaussian, heavy-tailed or clustered, with a flat
     to steep spectrum, often rotated. Ability: from hopeless to mastered. Easiness: sd .5 to 3
     logits, of which the hint explains 0 to .9 with a slope near 1, and the features some of the
-    rest. Interaction: sd 0 to 1.5 logits; linear, smooth, clustered or sparse. Item noise: Gaussian,
-    heavy-tailed or bimodal. Some episodes have a floor, as multiple choice has.
+    rest. Interaction: sd 0 to 1.5 logits; linear, smooth, clustered or sparse. Item noise:
+    Gaussian, heavy-tailed or bimodal. Some episodes have a floor, as multiple choice has.
     """
     source = _Source(generator, episodes, context + queries)
     x, clusters = _texts(source, n_features - 1)
@@ -104,9 +108,7 @@ class _Source:
 
     def choice(self, values: tuple[float, ...], *shape: int) -> Tensor:
         shape = (self.episodes, *(shape or (1,)))
-        return torch.tensor(values)[
-            torch.randint(len(values), shape, generator=self.generator)
-        ]
+        return torch.tensor(values)[torch.randint(len(values), shape, generator=self.generator)]
 
 
 def _texts(source: _Source, width: int) -> tuple[Tensor, Tensor]:
@@ -157,9 +159,7 @@ def _function(source: _Source, x: Tensor, clusters: Tensor) -> Tensor:
     ]
     weights = source.between(0, 1, len(kinds)) ** 6  # mostly one or two kinds
     weights = weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-9)
-    mix = sum(
-        weights[:, i, None].sqrt() * _standardised(kind) for i, kind in enumerate(kinds)
-    )
+    mix = sum(weights[:, i, None].sqrt() * _standardised(kind) for i, kind in enumerate(kinds))
     return _standardised(torch.as_tensor(mix))
 
 

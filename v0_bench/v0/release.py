@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import zipfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Any
 
@@ -92,10 +92,13 @@ def _rename(state: Mapping[str, Any], path: str | Path) -> dict[str, Tensor]:
     named = [(str(name).removeprefix(DDP_PREFIX), value) for name, value in state.items()]
     adapter = [(name, value) for name, value in named if not name.startswith(BACKBONE_PREFIX)]
     names = [name for name, _ in adapter]
-    _refuse(path, "missing", OUR_NAMES.keys() - set(names))
-    _refuse(path, "unexpected", set(names) - OUR_NAMES.keys())
-    _refuse(path, "there with and without 'module.'", {n for n in names if names.count(n) > 1})
-    _refuse(path, "not finite numbers", {name for name, value in adapter if not _is_finite(value)})
+    problems = {
+        "missing": OUR_NAMES.keys() - set(names),
+        "unexpected": set(names) - OUR_NAMES.keys(),
+        "there with and without 'module.'": {name for name in names if names.count(name) > 1},
+        "not finite numbers": {name for name, value in adapter if not _is_finite(value)},
+    }
+    _refuse(path, problems)
     weights = {OUR_NAMES[name]: value.float() for name, value in adapter}
     weights["static_queries"] = weights["static_queries"].squeeze(0)
     return weights
@@ -120,17 +123,20 @@ def _check_shapes(
         for name, ours in OUR_NAMES.items()
         if weights[ours].shape != expected[ours].shape
     }
-    _refuse(path, "of the wrong shape", wrong)
+    _refuse(path, {"of the wrong shape": wrong})
 
 
-def _refuse(path: str | Path, problem: str, names: Iterable[str]) -> None:
-    listed = sorted(names)
-    if listed:
-        more = f" and {len(listed) - SHOWN} more" if len(listed) > SHOWN else ""
+def _refuse(path: str | Path, problems: Mapping[str, Set[str]]) -> None:
+    """Raise an error that names the weights of each problem, if there are any."""
+    found = [
+        f"{problem}: {', '.join(sorted(names)[:SHOWN])}"
+        + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
+        for problem, names in problems.items()
+        if names
+    ]
+    if found:
         raise V0BenchError(
-            f"{path} is not an adapter of the official release: weights that are {problem}: "
-            + ", ".join(listed[:SHOWN])
-            + more
+            f"{path} does not hold the adapter of the official release. Weights {'; '.join(found)}."
         )
 
 

@@ -49,8 +49,10 @@ class TextKernel:
         """Feature vectors of texts, float32 (n, features)."""
         n = len(datasets)
         parts = [
-            self._features([block[start : start + ROWS_AT_ONCE] for block in blocks],
-                           datasets[start : start + ROWS_AT_ONCE])
+            self._features(
+                [block[start : start + ROWS_AT_ONCE] for block in blocks],
+                datasets[start : start + ROWS_AT_ONCE],
+            )
             for start in range(0, n, ROWS_AT_ONCE)
         ]
         return np.concatenate([np.empty((0, self.whitening.shape[1]), np.float32), *parts])

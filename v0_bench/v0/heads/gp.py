@@ -23,7 +23,7 @@ from torch.nn.functional import logsigmoid, softplus
 from v0_bench.errors import V0BenchError
 from v0_bench.v0.heads.base import Head
 
-NEWTON_STEPS = 5
+NEWTON_STEPS = 6
 STEP_SIZES = (1.0, 0.5, 0.2, 0.05)
 USUAL_NORM = 16.0  # squared norm of a text's features, before a context tells it
 
