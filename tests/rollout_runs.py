@@ -100,7 +100,7 @@ def copy_broken(good: Path, folder: Path) -> dict[str, str]:
     return {
         "no-weights/step_1": "no weights",
         "no-template/step_1": "no chat template",
-        "corrupt/step_1": "Safetensor",
+        "corrupt/step_1": "afetensor",
         "short-context/step_1": "leaves no room in the model's context of 32",
         "empty/step_1": "no config.json",
     }

@@ -56,7 +56,7 @@ def test_first_tokens_follow_the_models_probabilities(folder):
         logits = model.model(ids).logits[0, -1]
     exact = torch.softmax(logits, -1).numpy()
     texts = [model.tokenizer.decode([token], skip_special_tokens=True) for token in range(99)]
-    expected = {text: 0.0 for text in texts}
+    expected = dict.fromkeys(texts, 0.0)
     for text, probability in zip(texts, exact, strict=True):
         expected[text] += float(probability)
     found = {text: rollouts.count(text) / draws for text in texts}

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
         create_predictor,
         register_predictor,
     )
+    from v0_bench.v0.model import V0
 
 _HOME = {
     "Context": "v0_bench.episode",
     "Queries": "v0_bench.episode",
+    "V0": "v0_bench.v0.model",
     "TrainingOutcomes": "v0_bench.episode",
     "V0BenchError": "v0_bench.errors",
     "Pool": "v0_bench.pool",
@@ -32,6 +34,7 @@ _HOME = {
 }
 
 __all__ = [
+    "V0",
     "Context",
     "Pool",
     "Predictor",

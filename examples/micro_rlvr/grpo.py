@@ -26,7 +26,7 @@ from v0_bench.files import atomic_file, atomic_folder
 from v0_bench.micro import training_set
 
 PROMPTS, COMPLETIONS = 12, 8  # of each optimiser step
-EVERY = 8  # steps between checkpoints: 768 rollouts
+EVERY = 16  # steps between checkpoints: 1,536 rollouts
 CHECKPOINTS = 40
 LEARNING_RATE = 1e-3
 LONGEST_ANSWER = 8  # tokens

@@ -7,14 +7,14 @@ from random import Random
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import (
-    GPTNeoXConfig,
-    GPTNeoXForCausalLM,
     LlamaConfig,
     LlamaForCausalLM,
     PreTrainedModel,
     PreTrainedTokenizerFast,
-    Qwen2Config,
-    Qwen2ForCausalLM,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+    SeedOssConfig,
+    SeedOssForCausalLM,
 )
 
 from v0_bench.micro import FAMILIES, LEVELS, draw
@@ -47,8 +47,8 @@ class Teaching:
 
 TEACHING = {
     "micro-llama": Teaching(1, 2600, ("dates", "units", "stories")),
-    "micro-qwen2": Teaching(2, 1800, ("clock", "ages", "sequences")),
-    "micro-neox": Teaching(3, 1900, ("dates", "clock", "geometry")),
+    "micro-seed": Teaching(2, 1800, ("clock", "ages", "sequences")),
+    "micro-qwen3": Teaching(3, 1650, ("dates", "clock", "geometry")),
 }
 
 
@@ -111,24 +111,31 @@ def make_policy(name: str, tokenizer: PreTrainedTokenizerFast) -> PreTrainedMode
                 **shared,
             )
         )
-    if name == "micro-qwen2":
-        return Qwen2ForCausalLM(
-            Qwen2Config(
+    if name == "micro-seed":
+        return SeedOssForCausalLM(  # Llama with biases, grouped queries and a free head size
+            SeedOssConfig(
                 hidden_size=96,
                 intermediate_size=288,
                 num_hidden_layers=4,
                 num_attention_heads=4,
                 num_key_value_heads=2,
+                head_dim=24,
+                attention_out_bias=False,
+                attention_dropout=0.0,
+                residual_dropout=0.0,
+                rope_parameters={"rope_type": "default", "rope_theta": 10000.0},
                 tie_word_embeddings=True,
                 **shared,
             )
         )
-    return GPTNeoXForCausalLM(
-        GPTNeoXConfig(
+    return Qwen3ForCausalLM(
+        Qwen3Config(
             hidden_size=128,
-            intermediate_size=512,
+            intermediate_size=352,
             num_hidden_layers=4,
             num_attention_heads=4,
+            num_key_value_heads=2,
+            head_dim=32,
             tie_word_embeddings=True,
             **shared,
         )

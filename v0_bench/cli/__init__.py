@@ -21,9 +21,11 @@ EXAMPLES = """examples:
 def build_parser() -> argparse.ArgumentParser:
     """The parser of `v0-bench` with all subcommands."""
     import v0_bench.cli.pool as pool
+    import v0_bench.cli.predict as predict
     import v0_bench.cli.predictors as predictors
     import v0_bench.cli.pretrain_head as pretrain_head
     import v0_bench.cli.rollouts as rollouts
+    import v0_bench.cli.train as train
 
     parser = argparse.ArgumentParser(
         prog="v0-bench",
@@ -37,6 +39,8 @@ def build_parser() -> argparse.ArgumentParser:
     predictors.add_parser(subparsers)
     pretrain_head.add_parser(subparsers)
     rollouts.add_parser(subparsers)
+    train.add_parser(subparsers)
+    predict.add_parser(subparsers)
     return parser
 
 

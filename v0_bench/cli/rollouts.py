@@ -55,6 +55,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     where.add_argument(
         "--ray", metavar="ADDRESS", nargs="?", const="auto", help="an existing Ray cluster instead"
     )
+    add("--ray-cpus", metavar="N", type=float, default=1.0, help="an actor's, without GPUs (1.0)")
     add("--name", help="name of the pool (default: that of OUT)")
     add("--params-b", metavar="B", type=float, help="billions of parameters (default: counted)")
     add("--price-in", metavar="USD", type=float, help="per million prompt tokens")
@@ -104,12 +105,8 @@ def _run(args: argparse.Namespace) -> int:
 def _absolute(metadata: list[dict[str, Any]]) -> dict[str, Any]:
     """All pairs, with paths that hold wherever a worker runs."""
     pairs = {name: value for given in metadata for name, value in given.items()}
-    return {
-        name: str(Path(value).absolute())
-        if isinstance(value, str) and Path(value).exists()
-        else value
-        for name, value in pairs.items()
-    }
+    files = {name for name, value in pairs.items() if Path(str(value)).exists()}
+    return pairs | {name: str(Path(str(pairs[name])).absolute()) for name in files}
 
 
 def _workers(args: argparse.Namespace, settings: Settings, output: Output) -> Workers:
@@ -118,7 +115,7 @@ def _workers(args: argparse.Namespace, settings: Settings, output: Output) -> Wo
     if args.ray is not None:
         from v0_bench.rollouts.cluster import RayWorkers
 
-        return RayWorkers(settings, output, args.ray)
+        return RayWorkers(settings, output, args.ray, args.ray_cpus)
     from v0_bench.rollouts.local import LocalWorkers
 
     if args.jobs is not None and args.jobs < 1:

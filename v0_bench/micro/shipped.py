@@ -5,7 +5,7 @@ from pathlib import Path
 from v0_bench.errors import V0BenchError
 from v0_bench.nearest import unknown_name
 
-POLICIES = ("micro-llama", "micro-qwen2", "micro-neox")
+POLICIES = ("micro-llama", "micro-seed", "micro-qwen3")
 
 
 def step_zero(name: str) -> Path:

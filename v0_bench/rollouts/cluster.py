@@ -1,4 +1,4 @@
-"""Workers as actors of an existing Ray cluster: one a GPU, else one a CPU.
+"""Workers as actors of an existing Ray cluster: one a GPU, or some part of a CPU each.
 
 Every node must see the checkpoints, the output folder and local problem files under the same paths.
 """
@@ -17,18 +17,15 @@ from v0_bench.rollouts.settings import ENGINES, Output, Settings
 
 ATTEMPTS = 2  # at a checkpoint whose worker dies
 POLL_SECONDS = 0.5
-CPUS = 1.0  # of an actor where the cluster has no GPU
 
 
 class RayWorkers:
-    """As many actors as the cluster has GPUs (or free CPUs), each with one worker.
+    """As many actors as the cluster has GPUs, or CPUs at `cpus` each; one worker in each.
 
     Raises V0BenchError where Ray is not installed or no cluster answers at `address`.
     """
 
-    def __init__(
-        self, settings: Settings, output: Output, address: str, cpus: float = CPUS
-    ) -> None:
+    def __init__(self, settings: Settings, output: Output, address: str, cpus: float) -> None:
         self._ray = _connected(address)
         self._settings, self._output = settings, output
         resources = self._ray.cluster_resources()
@@ -65,9 +62,8 @@ class RayWorkers:
                         if deaths[checkpoint] < ATTEMPTS:
                             waiting.appendleft(checkpoint)
                             continue
-                        event = Failed(
-                            checkpoint, f"its worker died {ATTEMPTS} times; see `ray logs`"
-                        )
+                        reason = f"its worker died {ATTEMPTS} times; see `ray logs`"
+                        event = Failed(checkpoint, reason)
                     elif self._settings.backend in ENGINES:
                         self._ray.kill(actor)
                         started -= 1
@@ -87,7 +83,7 @@ class RayWorkers:
         """Done, Failed or Fatal; None where the actor died."""
         try:
             event: Event = self._ray.get(reference)
-        except self._ray.exceptions.ActorDiedError:
+        except self._ray.exceptions.RayActorError:
             return None
         except self._ray.exceptions.RayError as error:
             return Failed(checkpoint, str(error).strip().splitlines()[0], str(error))

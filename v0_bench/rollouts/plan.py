@@ -108,7 +108,8 @@ def _facts(policy: Mapping[str, Any], place: str) -> Facts:
     numbers = {}
     for item in fields(Facts):
         value = policy.get(item.name)
-        if value is not None and (isinstance(value, bool | str) or not 0 <= value < float("inf")):
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if value is not None and not (number and 0 <= value < float("inf")):
             raise V0BenchError(f"{place}: {item.name} must be a number, 0 or more, not {value!r}")
         numbers[item.name] = None if value is None else float(value)
     return Facts(**numbers)

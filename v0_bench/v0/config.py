@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, get_type_hints
 
 from v0_bench.errors import V0BenchError
 from v0_bench.nearest import unknown_name
@@ -69,11 +69,8 @@ class V0Config:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> V0Config:
-        """A configuration from its names and values; V0BenchError for an unknown name."""
-        known = [item.name for item in fields(cls)]
-        for name in values:
-            if name not in known:
-                raise V0BenchError(unknown_name("setting", name, known))
+        """A configuration from its names and values; V0BenchError where they are none of its."""
+        check_values(cls, values)
         return cls(**values)
 
 
@@ -143,3 +140,31 @@ def preset(name: str) -> V0Config:
     if name not in PRESETS:
         raise V0BenchError(unknown_name("preset", name, PRESETS))
     return PRESETS[name]
+
+
+def check_values(kind: type[V0Config] | type[TrainConfig], values: dict[str, Any]) -> None:
+    """Raises V0BenchError for a setting that does not exist, or a value of another type."""
+    types = get_type_hints(kind)
+    for name, value in values.items():
+        if name not in types:
+            raise V0BenchError(unknown_name("setting", name, types))
+        wanted = types[name] | int if types[name] is float else types[name]
+        if not isinstance(value, wanted) or (isinstance(value, bool) and wanted is not bool):
+            told = getattr(types[name], "__name__", types[name])
+            raise V0BenchError(f"{name} must be of type {told}, not {value!r}")
+
+
+def override(
+    config: V0Config, settings: TrainConfig, values: dict[str, Any]
+) -> tuple[V0Config, TrainConfig]:
+    """Both with the named settings changed; V0BenchError as in `check_values`."""
+    own = {item.name for item in fields(V0Config)}
+    model = {name: value for name, value in values.items() if name in own}
+    training = {name: value for name, value in values.items() if name not in own}
+    known = own | {item.name for item in fields(TrainConfig)}
+    for name in training:
+        if name not in known:
+            raise V0BenchError(unknown_name("setting", name, known))
+    check_values(V0Config, model)
+    check_values(TrainConfig, training)
+    return replace(config, **model), replace(settings, **training)

@@ -84,7 +84,7 @@ def fit_v0(
             "training steps to validate it on",
             stacklevel=2,
         )
-    if not trained and config.connector is not None:
+    if not trained and config.residual_path:
         model.drop_connector()
     if split is not None:
         if not trained:
