@@ -16,7 +16,9 @@ COMMAND = [sys.executable, "-c", "from v0_bench.cli import main; raise SystemExi
 def save_checkpoint(folder: Path, kind: str = "llama", seed: int = 0, context: int = 512) -> Path:
     """A random model over characters, with a chat template."""
     import torch
+    from tokenizers import decoders
     from transformers import (
+        AutoTokenizer,
         GPTNeoXConfig,
         GPTNeoXForCausalLM,
         LlamaConfig,
@@ -26,6 +28,9 @@ def save_checkpoint(folder: Path, kind: str = "llama", seed: int = 0, context: i
     )
 
     save_tiny_model(folder, chat_template=True)  # for its tokenizer
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    tokenizer.backend_tokenizer.decoder = decoders.Fuse()  # no blanks between characters
+    tokenizer.save_pretrained(folder)
     torch.manual_seed(seed)
     shared = {
         "vocab_size": 99,

@@ -79,7 +79,7 @@ def test_encoded_context_serves_any_number_of_queries(head: Head) -> None:
 
 def test_every_context_is_answered_with_finite_logits(head: Head) -> None:
     queries = episodes().queries[:1]
-    for size in (0, 1, 2, 300):
+    for size in (0, 1, 2, 100):
         features = torch.randn(1, size, 33, generator=torch.Generator().manual_seed(size))
         for rate in (0.0, 1.0):
             for count in (1, 1000):

@@ -13,8 +13,8 @@ from lm_eval.tasks import TaskManager
 from gt_models import TASKS, ScriptedLM, rows, write_jsonl
 from v0_bench.errors import V0BenchError
 from v0_bench.pool.importers import import_pool
-from v0_bench.tasks import FOLDER
 from v0_bench.rollouts.rollout import Rollout
+from v0_bench.tasks import FOLDER
 
 QUERIES = 3
 

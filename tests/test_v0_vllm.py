@@ -4,7 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -51,8 +51,9 @@ def checkpoint(tmp_path) -> Path:
 
 
 @pytest.fixture
-def journal(tmp_path) -> AskedJournal:
-    return AskedJournal(tmp_path / "journal.jsonl")
+def journal(tmp_path) -> Iterator[AskedJournal]:
+    with AskedJournal(tmp_path / "journal.jsonl") as opened:
+        yield opened
 
 
 def copies(prompt: str, count: int = 10, **options: object) -> list[Instance]:

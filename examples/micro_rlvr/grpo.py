@@ -28,6 +28,7 @@ from v0_bench.micro import training_set
 PROMPTS, COMPLETIONS = 12, 8  # of each optimiser step
 EVERY = 16  # steps between checkpoints: 1,536 rollouts
 CHECKPOINTS = 40
+DECAY_SHARE = 0.375  # of the steps, at the end: the learning rate falls to 0
 LEARNING_RATE = 1e-3
 LONGEST_ANSWER = 8  # tokens
 
@@ -51,7 +52,8 @@ def grpo(
         temperature=1.0,
         beta=0.0,
         learning_rate=rate,
-        lr_scheduler_type="constant_with_warmup",
+        lr_scheduler_type="warmup_stable_decay",
+        lr_scheduler_kwargs={"num_decay_steps": round(DECAY_SHARE * checkpoints * EVERY)},
         warmup_steps=5,
         max_steps=checkpoints * EVERY,
         save_steps=EVERY,

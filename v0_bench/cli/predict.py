@@ -139,7 +139,9 @@ def _rows(path: Path, required: dict[str, type]) -> list[Row]:
             _check(name in row or name not in required, place, f"{name!r} is missing")
             wanted = (int, float) if kind is float else kind
             good = isinstance(row.get(name, kind()), wanted) and not isinstance(row.get(name), bool)
-            _check(good, place, f"{name} must be of type {kind.__name__}, not {row.get(name)!r:.40}")
+            _check(
+                good, place, f"{name} must be of type {kind.__name__}, not {row.get(name)!r:.40}"
+            )
         rows.append((place, row))
     return rows
 

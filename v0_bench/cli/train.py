@@ -133,7 +133,9 @@ def _outcomes(pool: Pool, protocol: str | None, fold: int, seed: int) -> Trainin
         return all_outcomes(pool)
     folds = make_folds(pool, protocol, seed)
     if not 0 <= fold < len(folds):
-        raise V0BenchError(f"--fold {fold}: the protocol {protocol} has folds 0 to {len(folds) - 1}")
+        raise V0BenchError(
+            f"--fold {fold}: the protocol {protocol} has folds 0 to {len(folds) - 1}"
+        )
     first, *later = folds[fold].stages
     train = first.train
     for stage in later:

@@ -217,6 +217,7 @@ def sequences(rng: Random, level: int) -> Draft:
 def geometry(rng: Random, level: int) -> Draft:
     long, wide = rng.randint(2, (20, 12, 9, 15, 6)[level - 1]), rng.randint(2, 9)
     name = rng.choice(NAMES)
+    facts: tuple[int, ...]
     if level == 1:
         facts, answer, shape = (long,), 4 * long, f"a square of side {long}"
         asked = "perimeter"

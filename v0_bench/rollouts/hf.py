@@ -11,6 +11,7 @@ of tokens that exceeds the room is lowered to it.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,10 +20,23 @@ from lm_eval.api.instance import Instance
 from lm_eval.api.registry import register_model
 from lm_eval.models.huggingface import HFLM
 from lm_eval.models.utils import normalize_gen_kwargs
+from transformers import (
+    GenerationMixin,
+    PreTrainedTokenizerBase,
+    StoppingCriteria,
+    StoppingCriteriaList,
+)
 
 from v0_bench.errors import V0BenchError
 from v0_bench.rollouts.copies import Query, batches, by_query, in_order
 from v0_bench.rollouts.rollout import Rollout
+
+# what this release of transformers calls keys and values: `past_key_values` before 5.20 or so
+_CACHE = (
+    "cache"
+    if "cache" in inspect.signature(GenerationMixin.prepare_inputs_for_generation).parameters
+    else "past_key_values"
+)
 
 
 @register_model("v0-hf")
@@ -33,6 +47,8 @@ class RolloutHFLM(HFLM):
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """One `Rollout` for each request, in their order."""
+        if self.backend != "causal":
+            raise V0BenchError("v0-hf is for decoder-only models: take --backend hf for this one")
         queries = by_query(requests)
         size = int(self.batch_size)
         answers: dict[Query, list[Rollout]] = {}
@@ -69,9 +85,10 @@ class RolloutHFLM(HFLM):
             )
         ids_NL = ids_BL.repeat_interleave(repeats, dim=0)
         if stop:
-            kwargs |= {"stop_strings": stop, "tokenizer": self.tokenizer}
+            criterion = _StopStrings(self.tokenizer, stop, ids_NL.shape[1])
+            kwargs["stopping_criteria"] = StoppingCriteriaList([criterion])
         if ids_BL.shape[1] > 1:
-            kwargs["cache"] = self._read(ids_BL[:, :-1], mask_BL[:, :-1], repeats)
+            kwargs[_CACHE] = self._read(ids_BL[:, :-1], mask_BL[:, :-1], repeats)
         out_NLT = self.model.generate(
             input_ids=ids_NL,
             attention_mask=mask_BL.repeat_interleave(repeats, dim=0),
@@ -85,13 +102,13 @@ class RolloutHFLM(HFLM):
 
     def _read(self, ids_BL: torch.Tensor, mask_BL: torch.Tensor, repeats: int) -> Any:
         """The keys and values of the prompts, each `repeats` times."""
-        cache = self.model(
+        output = self.model.base_model(  # without the head: no logits of a whole prompt
             input_ids=ids_BL,
             attention_mask=mask_BL,
             position_ids=(mask_BL.cumsum(-1) - 1).clamp(min=0),  # as `generate` counts
             use_cache=True,
-            logits_to_keep=1,
-        ).past_key_values
+        )
+        cache = output[_CACHE]
         cache.batch_repeat_interleave(repeats)
         return cache
 
@@ -115,6 +132,21 @@ class RolloutHFLM(HFLM):
             _rollout(text, len(ids), bool(length), stop)
             for text, ids, length in zip(texts, cut, lengths, strict=True)
         ]
+
+
+class _StopStrings(StoppingCriteria):
+    """Ends each rollout in whose last tokens one of the strings appears."""
+
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, stop: list[str], prompt: int) -> None:
+        self._tokenizer, self._stop, self._prompt = tokenizer, stop, prompt
+        lengths = [len(tokenizer.encode(string, add_special_tokens=False)) for string in stop]
+        self._window = max(lengths) + 3  # tokens; a string may be cut into others than when alone
+
+    def __call__(self, ids_NL: torch.Tensor, scores: object, **_: object) -> torch.Tensor:
+        last = ids_NL[:, max(self._prompt, ids_NL.shape[1] - self._window) :]
+        texts = self._tokenizer.batch_decode(last, skip_special_tokens=True)
+        found = [any(string in text for string in self._stop) for text in texts]
+        return torch.tensor(found, device=ids_NL.device)
 
 
 def _rollout(text: str, tokens: int, ended: bool, stop: list[str]) -> Rollout:

@@ -83,7 +83,7 @@ def _checked(name: str, value: Any) -> Any:
         value = str(value)
     if not isinstance(value, wanted) or (wanted is int and isinstance(value, bool)):
         raise V0BenchError(f"option {name}: {value!r} is not of type {wanted.__name__}")
-    if name in ("limit", "chunk") and value < 1:
+    if name in ("limit", "chunk") and int(str(value)) < 1:
         raise V0BenchError(f"option {name} must be 1 or more, not {value}")
     return value
 

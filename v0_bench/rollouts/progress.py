@@ -9,6 +9,7 @@ from collections import Counter
 from v0_bench.rollouts.checkpoints import Checkpoint
 from v0_bench.rollouts.events import Progress
 
+BAR_EVERY = 0.2  # seconds between changes on a terminal
 LINE_EVERY = 30.0  # seconds between lines in a log file
 
 
@@ -31,7 +32,7 @@ class ProgressLine:
         self._bar = tqdm(
             total=1, disable=not self._terminal, bar_format="{desc} {bar} {percentage:3.0f}%"
         )
-        self._next_line = time.monotonic() + 3.0
+        self._next = time.monotonic() + (0.0 if self._terminal else 3.0)
         self.show("loading")
 
     def update(self, event: Progress) -> None:
@@ -76,12 +77,14 @@ class ProgressLine:
             left = (total - answered) * self._seconds / self._sampled
             text += f", {self.tokens_per_second:,.0f} tokens/s, {_clock(left)} left"
         share = answered / total if total else 0.0
+        if time.monotonic() < self._next:
+            return
+        self._next = time.monotonic() + (BAR_EVERY if self._terminal else LINE_EVERY)
         if self._terminal:
             self._bar.n = min(1.0, share)
             self._bar.set_description_str(text)
-        elif time.monotonic() >= self._next_line:
+        else:
             print(f"{text} ({share:.0%})", file=sys.stderr, flush=True)
-            self._next_line = time.monotonic() + LINE_EVERY
 
 
 def _clock(seconds: float) -> str:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,42 +91,45 @@ class RolloutVLLM(LM):
         self.tokenizer = _load_tokenizer(tokenizer or checkpoint, engine)
         deciding = {name: value for name, value in engine.items() if name not in SPEED_ONLY}
         files = [fingerprint(folder) for folder in (checkpoint, tokenizer) if folder]
-        self._model_key = json.dumps([files, seed, max_gen_toks, deciding], sort_keys=True)
+        self._model_key = json.dumps(
+            [files, seed, max_gen_toks, deciding], sort_keys=True, default=str
+        )
         self._journal = Journal(Path(journal)) if isinstance(journal, str) else journal
         if journal is None:
             _log.info("no journal: this run cannot be continued; to change that, add journal=FILE")
 
     def generate_until(self, requests: list[Instance], disable_tqdm: bool = False) -> list[str]:
         """One `Rollout` for each request, in their order."""
-        queries = by_query(requests)
-        answers = self._journalled(queries)
-        waiting = [query for query in queries if query not in answers]
+        keys = {query: self._key(query) for query in by_query(requests)}
+        answers = self._journalled(set(keys.values()))
+        # two tasks that share a query share its rollouts, as they will after a restart
+        waiting = {key: query for query, key in keys.items() if key not in answers}
         if waiting:
-            self._submit(waiting)
+            self._submit(list(waiting.values()))
             with tqdm(
-                total=len(queries),
+                total=len(answers) + len(waiting),
                 initial=len(answers),
                 desc="rollouts",
                 unit="query",
                 disable=disable_tqdm,
             ) as bar:
                 tokens, start = 0, time.monotonic()
-                for finished in self._finished(waiting):
+                for finished in self._finished(list(waiting)):
                     if self._journal is not None:
-                        self._journal.put_many({self._key(q): r for q, r in finished.items()})
+                        self._journal.put_many(finished)
                     answers |= finished
                     tokens += sum(r.tokens or 0 for drawn in finished.values() for r in drawn)
                     rate = tokens / (time.monotonic() - start)
                     bar.set_postfix_str(f"{rate:.0f} tokens/s", refresh=False)
                     bar.update(len(finished))
-        return in_order(requests, answers)
+        return in_order(requests, {query: answers[key] for query, key in keys.items()})
 
-    def _journalled(self, queries: Sequence[Query]) -> dict[Query, list[Rollout]]:
+    def _journalled(self, keys: Collection[str]) -> dict[str, list[Rollout]]:
         if self._journal is None:
             return {}
-        found = {query: self._journal.get(self._key(query)) for query in queries}
-        answers = {query: rollouts for query, rollouts in found.items() if rollouts is not None}
-        _log.info("%s: %d of %d queries are done", self._journal.path, len(answers), len(queries))
+        found = {key: self._journal.get(key) for key in keys}
+        answers = {key: rollouts for key, rollouts in found.items() if rollouts is not None}
+        _log.info("%s: %d of %d queries are done", self._journal.path, len(answers), len(keys))
         return answers
 
     def _key(self, query: Query) -> str:
@@ -142,15 +145,15 @@ class RolloutVLLM(LM):
         for number, (prompt, sampling) in enumerate(zip(rendered, params, strict=True)):
             engine.add_request(str(number), prompt, sampling)
 
-    def _finished(self, queries: Sequence[Query]) -> Iterator[dict[Query, list[Rollout]]]:
-        """The rollouts of the queries handed over, as they finish, about once a second."""
+    def _finished(self, keys: Sequence[str]) -> Iterator[dict[str, list[Rollout]]]:
+        """Key -> rollouts of the queries handed over, as they finish, about once a second."""
         engine = self._llm.llm_engine
-        finished: dict[Query, list[Rollout]] = {}
+        finished: dict[str, list[Rollout]] = {}
         told = time.monotonic()
         while engine.has_unfinished_requests():
             for output in engine.step():
                 if output.finished:
-                    finished[queries[int(output.request_id)]] = [
+                    finished[keys[int(output.request_id)]] = [
                         Rollout(sample.text, sample.finish_reason, len(sample.token_ids))
                         for sample in output.outputs
                     ]
@@ -186,7 +189,7 @@ class RolloutVLLM(LM):
                 output_kind=RequestOutputKind.FINAL_ONLY,
                 **options,
             )
-        except (TypeError, ValueError) as error:
+        except Exception as error:  # TypeError, ValueError, or of vLLM's own kind
             raise V0BenchError(f"vLLM refuses the sampling options: {error}") from error
 
     @cached_property
@@ -232,7 +235,14 @@ class RolloutVLLM(LM):
 
     def chat_template(self, chat_template: bool | str = False) -> str | None:
         """The template's source, which lm-eval notes in its results."""
-        return self.tokenizer.get_chat_template() if chat_template else None
+        if not chat_template:
+            return None
+        if not self.tokenizer.chat_template:
+            raise V0BenchError(
+                "the model's tokenizer has no chat template: leave out --apply_chat_template, or "
+                "save a template with the tokenizer"
+            )
+        return str(self.tokenizer.get_chat_template())
 
     @property
     def tokenizer_name(self) -> str:

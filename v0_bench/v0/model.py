@@ -57,6 +57,8 @@ class EncodedContext:
     """A context that a model has encoded; new queries against it cost only themselves."""
 
     context: Context
+    version: object
+    """Of the model."""
     states: dict[bool, Logits]
     """States of the head, by whether training texts are taken as known."""
 
@@ -92,16 +94,29 @@ class V0(nn.Module, ModelHubMixin):
         self.config = config
         self.head = head if head is not None else _pretrained_head(config)
         self.featuriser: Featuriser | None = None
-        self.interaction_weight = 1.0
+        self._interaction_weight = 1.0
         self.facts: dict[str, Any] = {}
         """What a model card should say: data fingerprints, training."""
         width = self.connector.n_features if self.connector is not None else 0
         self.register_buffer("centre", torch.zeros(width))
-        self.register_buffer("scale", torch.ones(width))
+        self.register_buffer("scale", torch.ones(()))
         self._cache: OrderedDict[bytes, EncodedContext] = OrderedDict()
+        self._token = object()
         self._check_width()
         self.to(device)
         self.settle()
+
+    @property
+    def interaction_weight(self) -> float:
+        """w: how much the components and the adapter count against the hint alone."""
+        return self._interaction_weight
+
+    @interaction_weight.setter
+    def interaction_weight(self, weight: float) -> None:
+        if not 0 <= weight <= 1:
+            raise V0BenchError(f"the interaction weight must lie in [0, 1], not {weight}")
+        self._interaction_weight = weight
+        self._forget()
 
     @property
     def n_features(self) -> int:
@@ -110,7 +125,7 @@ class V0(nn.Module, ModelHubMixin):
 
     def settle(self) -> V0:
         """Makes the model ready to predict, after its parts have changed."""
-        self._cache.clear()
+        self._forget()
         self.eval()
         exact = self.config.head != "tabpfn" and self.centre.device.type == "cpu"
         return self.double() if exact else self.float()
@@ -118,7 +133,7 @@ class V0(nn.Module, ModelHubMixin):
     def drop_connector(self) -> None:
         """Leaves the adapter out, for good."""
         self.connector = None
-        self.centre, self.scale = self.centre[:0], self.scale[:0]
+        self.centre = self.centre[:0]
         self.config = replace(self.config, connector=None)
 
     def learn_features(self, train: TrainingOutcomes, seed: int = 0) -> V0:
@@ -132,10 +147,13 @@ class V0(nn.Module, ModelHubMixin):
             sizes = self.config.components, self.config.landmarks
             fitted = fit_featuriser(train, backbone, *sizes, seed)
             self.featuriser = fitted[0] if fitted else None
-        self._cache.clear()
+        self._forget()
         return self
 
-    # ---------------------------------------------------------------- prediction
+    def _forget(self) -> None:
+        """Encoded contexts are of no use any more, those that a caller keeps neither."""
+        self._cache.clear()
+        self._token = object()
 
     def predict(self, context: ContextLike | EncodedContext, queries: QueriesLike) -> np.ndarray:
         """Values of the queries, float64 (n,) in [0, 1], in their order.
@@ -148,7 +166,7 @@ class V0(nn.Module, ModelHubMixin):
         Raises V0BenchError for success rates that are NaN or outside [0, 1], and for texts that
         are not strings.
         """
-        encoded = context if isinstance(context, EncodedContext) else self.encode(context)
+        encoded = self.encode(context)
         asked = as_queries(queries)
         values = np.empty(len(asked))
         for start in range(0, len(asked), QUERIES_AT_ONCE):
@@ -164,11 +182,18 @@ class V0(nn.Module, ModelHubMixin):
         """`predict` for many episodes: each text's features are made once, episodes in batches."""
         return [expit(self._mixed(logits)) for logits in self.logits_many(pairs)]
 
-    def encode(self, context: ContextLike) -> EncodedContext:
-        """A context ready for queries. Recent ones are kept, found again by their contents."""
+    def encode(self, context: ContextLike | EncodedContext) -> EncodedContext:
+        """A context ready for queries. Recent ones are kept, found again by their contents.
+
+        One that was encoded before the model last changed, or by another, is encoded anew.
+        """
+        if isinstance(context, EncodedContext):
+            if context.version is self._token:
+                return context
+            context = context.context
         limited = self._limited(as_context(context))
         key = _content_key(limited)
-        encoded = self._cache.pop(key, None) or EncodedContext(limited, {})
+        encoded = self._cache.pop(key, None) or EncodedContext(limited, self._token, {})
         self._cache[key] = encoded
         while len(self._cache) > CACHED_CONTEXTS[self.config.head]:
             self._cache.popitem(last=False)
@@ -229,10 +254,8 @@ class V0(nn.Module, ModelHubMixin):
 
     def _mixed(self, logits: Logits) -> np.ndarray:
         weight = self.interaction_weight
-        if logits.full is None or weight == 0:
-            return logits.hint
-        if logits.hint is None or weight == 1:
-            return logits.full
+        if weight in (0, 1):
+            return logits.full if weight else logits.hint
         return weight * logits.full + (1 - weight) * logits.hint
 
     @torch.no_grad()
@@ -267,8 +290,6 @@ class V0(nn.Module, ModelHubMixin):
             )
         )
 
-    # ------------------------------------------------------------------ features
-
     @torch.no_grad()
     def features(self, texts: Sequence[str], datasets: Sequence[str], seen: bool) -> Tensor:
         """Features (n, F) of texts; `seen`: as in `Featuriser.features`."""
@@ -302,8 +323,6 @@ class V0(nn.Module, ModelHubMixin):
         place = str(self.centre.device)
         return token_states(texts, config.backbone, max_tokens=config.max_tokens, device=place)
 
-    # --------------------------------------------------------------------- files
-
     @classmethod
     def from_pretrained(  # type: ignore[override]
         cls,
@@ -334,8 +353,6 @@ class V0(nn.Module, ModelHubMixin):
         from v0_bench.v0.model_file import model_card
 
         return model_card(self)
-
-    # ------------------------------------------------------------------- details
 
     def _limited(self, context: Context) -> Context:
         limit = self.config.context_limit
@@ -382,14 +399,27 @@ class _FeatureTable:
 
     def rows(self, texts: Sequence[str], datasets: Sequence[str], seen: bool) -> Tensor:
         """Features (n, F)."""
-        if seen not in self.tables:
-            self.tables[seen] = self._make(seen)
-        table = self.tables[seen]
+        table = self._table(seen)
         items = [self.places[item] for item in zip(texts, datasets, strict=True)]
         return table[torch.tensor(items, dtype=torch.long, device=table.device)]
 
+    def _table(self, seen: bool) -> Tensor:
+        if seen not in self.tables:
+            self.tables[seen] = self._make(seen)
+        return self.tables[seen]
+
+    def _known(self, items: Sequence[tuple[str, str]]) -> np.ndarray:
+        assert self.model.featuriser is not None  # or nothing is seen
+        return self.model.featuriser.knows([text for text, _ in items])
+
     def _make(self, seen: bool) -> Tensor:
         items = list(self.places)
+        if seen:  # only the hints of known texts differ
+            known = [item for item, k in zip(items, self._known(items), strict=True) if k]
+            table = self._table(False).clone()
+            hints = self.model.residual(*_columns(known), True)[:, 0]
+            table[[self.places[item] for item in known], 0] = torch.from_numpy(hints).to(table)
+            return table
         starts = range(0, len(items), QUERIES_AT_ONCE)
         parts = [
             self.model.features(*_columns(items[start : start + QUERIES_AT_ONCE]), seen)

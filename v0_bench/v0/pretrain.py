@@ -119,7 +119,10 @@ class _Trainer:
         self.trained = {n: p for n, p in self.head.named_parameters() if p.requires_grad}
         matrices = [p for p in self.trained.values() if p.ndim > 1]
         vectors = [p for p in self.trained.values() if p.ndim <= 1]
-        groups = [{"params": matrices, "weight_decay": 0.01}, {"params": vectors}]
+        groups: list[dict[str, Any]] = [
+            {"params": matrices, "weight_decay": 0.01},
+            {"params": vectors},
+        ]
         self.optimizer = torch.optim.AdamW(groups, weight_decay=0.0, betas=(0.9, 0.98))
 
     def step(self, step: int) -> float:

@@ -62,14 +62,15 @@ def draw(
     """
     source = _Source(generator, episodes, context + queries)
     x, clusters = _texts(source, n_features - 1)
-    ability = torch.where(source.chance(0.15), 3.5, 1.5) * source.normal()
+    ability = torch.where(source.chance(0.25), 3.5, 1.5) * source.normal()
     spread = source.between(0.5, 3.0)
     hinted = _where(source.chance(0.18), 0.0, source.between(0.05, 0.9))
     in_text = _where(source.chance(0.5), 0.0, source.between(0.0, 0.6))
     told = spread * hinted.sqrt() * _hinted_part(source, x, clusters)
     written = spread * ((1 - hinted) * in_text).sqrt() * _function(source, x, clusters)
     noise_sd = spread * ((1 - hinted) * (1 - in_text)).sqrt()
-    noise_sd = _where(source.chance(0.15), 0.1, 1.0) * noise_sd
+    noise_sd = noise_sd * _where(source.chance(0.15), 0.1, 1.0)
+    noise_sd = noise_sd * _where(source.chance(0.3), source.between(1.0, 2.5), 1.0)
     strength = 0.45 * torch.exp(0.7 * source.normal())
     strength = _where(source.chance(0.15), 0.0, strength).clamp(max=1.5)
     known = ability + told + written + strength * _function(source, x, clusters)

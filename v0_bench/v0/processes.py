@@ -19,9 +19,7 @@ class Processes:
             from accelerate import Accelerator, DistributedDataParallelKwargs
 
             self._options = DistributedDataParallelKwargs()
-            self._accelerator = Accelerator(
-                cpu=device == "cpu", kwargs_handlers=[self._options]
-            )
+            self._accelerator = Accelerator(cpu=device == "cpu", kwargs_handlers=[self._options])
             self.rank = self._accelerator.process_index
             self.device = str(self._accelerator.device)
 

@@ -71,15 +71,13 @@ def inner_split(
     for checkpoint in rng.permutation(np.flatnonzero(held_out)):
         mine = train.checkpoint_index == checkpoint
         shown, tested = np.flatnonzero(mine & ~row_asked), np.flatnonzero(mine & row_asked)
-        if len(tested) and len(found) < episodes:
+        if len(found) == episodes:
+            break
+        if len(tested):
             tested = np.sort(rng.permutation(tested)[:queries])
             context = _context(train, rng.permutation(shown)[:context_size])
-            place = train.query_index[tested]
-            found.append(
-                ValidationEpisode(
-                    context, _queries(train.queries, place), train.success_rates[tested]
-                )
-            )
+            asked_here = _queries(train.queries, train.query_index[tested])
+            found.append(ValidationEpisode(context, asked_here, train.success_rates[tested]))
     kept = ~row_held & ~row_asked
     if not found or not kept.any():
         return None

@@ -107,18 +107,18 @@ def validation_loss(logits: Sequence[np.ndarray], episodes: Sequence[ValidationE
 def _choose(model: V0, validation: Sequence[ValidationEpisode]) -> None:
     """Sets the interaction weight; drops the adapter where the model is better without."""
     best, weight = _best_weight(model, validation)
-    model.facts["validation"] = {"loss": best, "episodes": len(validation)}
+    facts: dict[str, float] = {"episodes": len(validation)}
     if model.connector is not None and model.config.residual_path:
-        connector, config, scaling = model.connector, model.config, (model.centre, model.scale)
+        connector, config, centre = model.connector, model.config, model.centre
         model.drop_connector()
         without, other = _best_weight(model, validation)
-        model.facts["validation"]["loss_without_adapter"] = without
+        facts |= {"loss_with_adapter": best, "loss_without_adapter": without}
         if without <= best:
-            weight = other
+            best, weight = without, other
         else:
-            model.connector, model.config = connector, config
-            model.centre, model.scale = scaling
+            model.connector, model.config, model.centre = connector, config, centre
     model.interaction_weight = weight
+    model.facts["validation"] = facts | {"loss": best}
 
 
 def _best_weight(model: V0, validation: Sequence[ValidationEpisode]) -> tuple[float, float]:
@@ -203,7 +203,8 @@ class Trainer:
                 state.step += 1
                 log.add(step=state.step, loss=loss, rate=rate)
                 bar.update()
-                if self.validation and state.step % settings.validate_every == 0:
+                due = state.step % settings.validate_every == 0 or state.step == settings.steps
+                if self.validation and due:
                     found = self._validate()
                     state.note(found)
                     log.add(step=state.step, validation=found)
@@ -255,7 +256,7 @@ class Trainer:
                 [model.adapted(self.stored, rows) for rows in _chunks(chosen[:SCALE_SAMPLE])]
             )
             model.centre.copy_(features.mean(dim=0))
-            model.scale.copy_(1 / features.std(dim=0, correction=0).clamp(min=1e-6))
+            model.scale.copy_(1 / features.var(dim=0, correction=0).mean().sqrt().clamp(min=1e-6))
         self.step_module.train()
 
 

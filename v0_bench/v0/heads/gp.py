@@ -54,6 +54,7 @@ class GPHead(Head):
     """
 
     n_features: int
+    directions: Tensor
 
     def __init__(self, n_features: int = 33, experts: int = 4, waves: int = 8) -> None:
         super().__init__()

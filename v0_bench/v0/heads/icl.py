@@ -93,6 +93,7 @@ class ICLHead(Head):
         mask = nn.functional.pad(mask, (1, 0), value=True)[:, None, None]
         keys = []
         for layer in self.layers:
+            assert isinstance(layer, Layer)  # torch types the items of a list as any module
             context = layer.keys(tokens)
             keys.append(context)
             if layer is not self.layers[-1]:

@@ -51,8 +51,8 @@ def find_weights(weights: str | Path | None = None) -> Path:
     if path.is_file():
         return path
     raise WeightsMissing(
-        f"TabPFN weights {wanted!r} are neither a file nor in tabpfn's cache folder, and nothing is "
-        f"downloaded. The paper's are tabpfn-v2.5-classifier-v2.5_default.ckpt from "
+        f"TabPFN weights {wanted!r} are neither a file nor in tabpfn's cache folder, and nothing "
+        f"is downloaded. The paper's are tabpfn-v2.5-classifier-v2.5_default.ckpt from "
         f"https://huggingface.co/Prior-Labs/tabpfn_2_5: accept the licence there (weights of 2.5 "
         f"and later are for non-commercial use; those of v2, Prior-Labs/TabPFN-v2-clf, ask for "
         f"attribution only), and give the file's path as `weights` or in ${WEIGHTS_VARIABLE}."
