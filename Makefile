@@ -5,16 +5,10 @@ PIP_ARGS ?=
 VENV := .venv
 BIN := $(VENV)/bin
 CPU := $(shell command -v nvidia-smi >/dev/null 2>&1 || echo "-c constraints-cpu.txt")
-SAMPLE := ../shared/pools/v0_release
 
-.PHONY: leaderboard test test-slow test-vllm lint wheel-check clean
+.PHONY: leaderboard test test-slow test-vllm lint wheel-check micro clean
 
 leaderboard: $(VENV)/ready
-	@if [ -z "$$V0_BENCH_POOL" ] && [ -d $(SAMPLE) ]; then \
-	  [ -d $(VENV)/v0_release ] || \
-	    $(BIN)/v0-bench pool import $(SAMPLE) $(VENV)/v0_release --format v0-release; \
-	  export V0_BENCH_POOL=$(VENV)/v0_release; \
-	fi; \
 	$(BIN)/python -m v0_bench.leaderboard --output leaderboard
 
 test: $(VENV)/ready
@@ -33,6 +27,11 @@ lint: $(VENV)/ready
 
 wheel-check: $(VENV)/ready
 	BIN=$(BIN) CPU="$(CPU)" PIP_ARGS="$(PIP_ARGS)" PYTHON=$(PYTHON) bash .ci/wheel-check
+
+# Trains and measures the policies of the packaged pool anew: examples/micro_rlvr.
+micro: $(VENV)/ready
+	$(BIN)/pip install $(PIP_ARGS) $(CPU) -e '.[rl]'
+	$(BIN)/python examples/micro_rlvr/run.py --output micro
 
 $(VENV)/ready: pyproject.toml setup.py constraints-cpu.txt
 	$(PYTHON) -m venv $(VENV)

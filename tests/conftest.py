@@ -1,6 +1,8 @@
 """Fixtures that several test modules share."""
 
 import os
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,3 +21,13 @@ def shared() -> Path:
     if not SHARED.is_dir():
         pytest.skip("the folder of real pools (../shared) is not beside this checkout")
     return SHARED
+
+
+@pytest.fixture(autouse=True)
+def same_threads() -> Iterator[None]:
+    """The number of torch's threads changes last bits; no test leaves it changed for the next."""
+    torch = sys.modules.get("torch")
+    before = torch.get_num_threads() if torch else None
+    yield
+    if torch:
+        torch.set_num_threads(before)

@@ -19,7 +19,9 @@ from v0_bench.errors import V0BenchError
 from v0_bench.leaderboard import __main__ as leaderboard
 
 V0_BENCH = [sys.executable, "-c", "import sys; from v0_bench.cli import main; sys.exit(main())"]
-PRINT_NO_TABLE = ("v0-bench pool import", "v0-bench pool fetch")
+PRINT_NO_TABLE = tuple(
+    f"v0-bench {name}" for name in ("pool import", "pool fetch", "pretrain-head", "train", "predict")
+)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

@@ -25,7 +25,7 @@ print(*(n for n in TaskManager(include_defaults=False).all_tasks if n.startswith
 """
 NAMES = (
     "v0_gt v0_gt_aime24 v0_gt_aime25 v0_gt_dapo_math v0_gt_gpqa_diamond v0_gt_math500 "
-    "v0_gt_olympiad_bench"
+    "v0_gt_micro v0_gt_olympiad_bench"
 )
 
 

@@ -108,7 +108,7 @@ def test_on_policy_rollouts_train_and_never_test(pool: Pool) -> None:
     assert set(own["role"]) == {"train"}
     assert own["query_id"].str.contains("-train-").all()
     rollouts = own.groupby(["policy", "step"])["n_rollouts"].sum()
-    assert set(rollouts) == {1536}
+    assert set(rollouts) == {1920}
     assert rollouts.index.get_level_values("step").min() > 0
     assert rollouts.groupby("policy").size().min() >= 40
 

@@ -169,8 +169,9 @@ def test_killed_and_resumed_the_losses_are_those_of_a_whole_run(pool: Path, tmp_
     settings = ["--set", "steps=30", "--set", "patience=100", "--set", "save_minutes=0.0"]
     cut, whole = tmp_path / "cut", tmp_path / "whole"
     words = [sys.executable, "-c", "import sys; from v0_bench.cli import main; sys.exit(main())"]
+    one_thread = environment(OMP_NUM_THREADS="1")  # another number of threads, other last bits
     child = subprocess.Popen(
-        [*words, *train(pool, cut, *settings)], env=environment(), start_new_session=True
+        [*words, *train(pool, cut, *settings)], env=one_thread, start_new_session=True
     )
     deadline = time.monotonic() + 300
     while len(losses(cut)) < 5 and child.poll() is None and time.monotonic() < deadline:
@@ -180,8 +181,8 @@ def test_killed_and_resumed_the_losses_are_those_of_a_whole_run(pool: Path, tmp_
     before = losses(cut)
     assert 5 <= len(before) < 30
     assert not (cut / "config.json").exists()
-    assert main(train(pool, cut, *settings)) == 0
-    assert main(train(pool, whole, *settings)) == 0
+    for folder in (cut, whole):
+        subprocess.run([*words, *train(pool, folder, *settings)], env=one_thread, check=True)
     assert losses(cut) == losses(whole)
     assert len(losses(cut)) == 30
     pairs = [("Story 1 of apples: which bridges?", 0.75, 4)]

@@ -26,7 +26,7 @@ from v0_bench.files import atomic_file, atomic_folder
 from v0_bench.micro import training_set
 
 PROMPTS, COMPLETIONS = 12, 8  # of each optimiser step
-EVERY = 16  # steps between checkpoints: 1,536 rollouts
+EVERY = 20  # steps between checkpoints: 1,920 rollouts
 CHECKPOINTS = 40
 DECAY_SHARE = 0.375  # of the steps, at the end: the learning rate falls to 0
 LEARNING_RATE = 1e-3

@@ -52,7 +52,7 @@ def fit_v0(
 
     settings: `steps=0` leaves the adapter out. output: a folder for log.jsonl and the state that a
     run with the same arguments goes on from when this one is killed; the model itself is not
-    written. Fixed arguments give the same bits on one machine's CPU.
+    written. Fixed arguments and threads give the same bits on one machine's CPU.
 
     Raises V0BenchError if `output` holds another run, or the settings leave nothing to learn.
     """
