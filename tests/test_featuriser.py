@@ -8,7 +8,7 @@ import outcome_samples as samples
 from v0_bench import Queries, TrainingOutcomes
 from v0_bench.episode import Checkpoint
 from v0_bench.predictors.numerics import logit
-from v0_bench.v0.featuriser import PENALTIES, _fit_ridge, fit_featuriser, relative_log_odds
+from v0_bench.v0.featuriser import PENALTIES, _Regression, fit_featuriser, relative_log_odds
 from v0_bench.v0.surface import N_SURFACE, surface_features
 from v0_bench.v0.text_kernel import DATASET_WEIGHT, fit_text_kernel, text_blocks
 
@@ -83,7 +83,7 @@ def test_features_do_not_depend_on_the_batch(monkeypatch: pytest.MonkeyPatch) ->
 def test_left_out_predictions_are_those_of_fits_without_the_row() -> None:
     rng = np.random.default_rng(0)
     rows, targets = rng.normal(size=(30, 6)), rng.normal(size=(30, 2))
-    fit = _fit_ridge(rows, targets, np.ones(30, bool))
+    fit = _Regression.on(rows, np.ones(30, bool)).fit(targets)
 
     def without(i: int, penalty: float) -> np.ndarray:
         kept = np.arange(30) != i

@@ -31,6 +31,8 @@ class V0Config:
     n_heads: int = 2
     bottleneck: int = 32
     dropout: float = 0.1
+    axes: int | None = None
+    """Principal axes that the connector's features are reduced to, for a head that takes few."""
     head: str = "icl"
     head_weights: str | None = None
     """icl, gp: folder of a pre-trained head, None for the packaged one. tabpfn: path, version or
@@ -50,6 +52,8 @@ class V0Config:
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise V0BenchError(f"{name} must be at least {low}, got {getattr(self, name)}")
+        if self.axes is not None and self.axes < 1:
+            raise V0BenchError(f"axes must be at least 1, got {self.axes}")
         if self.connector is None and not self.residual_path:
             raise V0BenchError("a V0 model needs a connector or the residual path")
 

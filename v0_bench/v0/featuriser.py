@@ -115,14 +115,15 @@ def fit_featuriser(
     levelled = train.success_rates - ability[train.checkpoint_index] + mean
     count = np.bincount(train.query_index, weights=weights, minlength=len(queries))
     total = np.bincount(train.query_index, weights=weights * levelled, minlength=len(queries))
-    hints = _fit_ridge(rows, (total / np.maximum(count, 1e-12))[:, None], count > 0)
+    regression = _Regression.on(rows, count > 0)
+    hints = regression.fit((total / np.maximum(count, 1e-12))[:, None])
     left_out = hints.left_out[:, 0]
     known = beta_shrunk(total, count, left_out, KNOWN_STRENGTH)
     easiness = relative_log_odds(left_out, mean)
     slope = _slope(train, ability, easiness, weights)
     residuals = levelled - known[train.query_index]
     loadings = _loadings(train, weights * residuals, components)
-    parts = _fit_ridge(rows, loadings, count > 0)
+    parts = regression.fit(loadings)
     if loadings.shape[1]:
         parts = parts.scaled(1 / max(float(np.sqrt(np.mean(parts.left_out**2))), 1e-9))
     places = {text_key(text): i for i, text in enumerate(queries.texts)}
@@ -191,28 +192,50 @@ class _Ridge:
         )
 
 
-def _fit_ridge(rows: np.ndarray, targets: np.ndarray, used: np.ndarray) -> _Ridge:
-    """Fit on the rows `used`; the penalty has the least leave-one-out error over all targets.
+@dataclass(frozen=True)
+class _Regression:
+    """Rows to regress on, decomposed once for several targets."""
 
-    The intercept is the mean of all rows also where one is left out. The mean of the others would
-    be a mirror image of the row's own target, and all there is to see under a large penalty.
-    """
-    rows = rows.astype(float)
-    centre, intercepts = rows[used].mean(axis=0), targets[used].mean(axis=0)
-    centred, wanted = rows[used] - centre, targets[used] - intercepts
-    values, vectors = eigh(centred.T @ centred)
-    projected = centred @ vectors
-    loads, squares = projected.T @ wanted, projected**2
-    best = None
-    for penalty in PENALTIES:
-        shrink = 1 / (np.maximum(values, 0) + penalty)
-        leverage = np.minimum(squares @ shrink, 1 - 1e-6)
-        errors = (wanted - projected @ (shrink[:, None] * loads)) / (1 - leverage)[:, None]
-        loss = float(np.sum(errors**2))
-        if best is None or loss < best[0]:
-            best = (loss, vectors @ (shrink[:, None] * loads), errors)
-    assert best is not None  # PENALTIES is not empty
-    _, slopes, errors = best
-    left_out = intercepts + (rows - centre) @ slopes
-    left_out[used] = targets[used] - errors
-    return _Ridge(centre, intercepts, slopes, left_out)
+    rows: np.ndarray
+    """Centred, (Q, Z)."""
+    centre: np.ndarray
+    used: np.ndarray
+    """(Q,) bool: the rows to fit on, n of them."""
+    values: np.ndarray
+    """Eigenvalues (Z,) of the Gram matrix of the used rows."""
+    vectors: np.ndarray
+    projected: np.ndarray
+    """Used rows on the eigenvectors, (n, Z)."""
+
+    @classmethod
+    def on(cls, rows: np.ndarray, used: np.ndarray) -> _Regression:
+        """The regression on the rows `used`."""
+        rows = rows.astype(float)
+        centre = rows[used].mean(axis=0)
+        rows = rows - centre
+        values, vectors = eigh(rows[used].T @ rows[used], driver="evd")
+        return cls(rows, centre, used, np.maximum(values, 0), vectors, rows[used] @ vectors)
+
+    def fit(self, targets: np.ndarray) -> _Ridge:
+        """Fit of (Q, targets); the penalty has the least leave-one-out error over all targets.
+
+        The intercept is the mean of all rows also where one is left out. The mean of the others
+        would be a mirror image of the row's own target, and all there is to see under a large
+        penalty.
+        """
+        intercepts = targets[self.used].mean(axis=0)
+        wanted = targets[self.used] - intercepts
+        loads = self.projected.T @ wanted
+        squares = self.projected**2
+        best, shrunk, errors = np.inf, loads, wanted
+        for penalty in PENALTIES:
+            shrink = 1 / (self.values + penalty)
+            leverage = np.minimum(squares @ shrink, 1 - 1e-6)
+            left = (wanted - self.projected @ (shrink[:, None] * loads)) / (1 - leverage)[:, None]
+            loss = float(np.sum(left**2))
+            if loss < best:
+                best, shrunk, errors = loss, shrink[:, None] * loads, left
+        slopes = self.vectors @ shrunk
+        left_out = intercepts + self.rows @ slopes
+        left_out[self.used] = targets[self.used] - errors
+        return _Ridge(self.centre, intercepts, slopes, left_out)

@@ -76,6 +76,7 @@ class V0(nn.Module, ModelHubMixin):
 
     centre: Tensor
     scale: Tensor
+    axes: Tensor | None
 
     def __init__(
         self,
@@ -98,7 +99,9 @@ class V0(nn.Module, ModelHubMixin):
         self.facts: dict[str, Any] = {}
         """What a model card should say: data fingerprints, training."""
         width = self.connector.n_features if self.connector is not None else 0
-        self.register_buffer("centre", torch.zeros(width))
+        axes = config.axes if self.connector is not None else None
+        self.register_buffer("axes", torch.eye(width, axes) if axes else None)
+        self.register_buffer("centre", torch.zeros(axes or width))
         self.register_buffer("scale", torch.ones(()))
         self._cache: OrderedDict[bytes, EncodedContext] = OrderedDict()
         self._token = object()
@@ -132,7 +135,7 @@ class V0(nn.Module, ModelHubMixin):
 
     def drop_connector(self) -> None:
         """Leaves the adapter out, for good."""
-        self.connector = None
+        self.connector = self.axes = None
         self.centre = self.centre[:0]
         self.config = replace(self.config, connector=None)
 
@@ -315,7 +318,10 @@ class V0(nn.Module, ModelHubMixin):
     def adapted(self, stored: TokenStates, rows: Rows = EVERY) -> Tensor:
         """The adapter's features of stored texts, shifted and scaled; differentiable."""
         assert self.connector is not None
-        return (self.connector.read(stored, rows).to(self.centre) - self.centre) * self.scale
+        features = self.connector.read(stored, rows).to(self.centre)
+        if self.axes is not None:
+            features = features @ self.axes
+        return (features - self.centre) * self.scale
 
     def token_states(self, texts: Sequence[str]) -> TokenStates:
         """What the connector reads of texts."""
@@ -372,7 +378,7 @@ class V0(nn.Module, ModelHubMixin):
             raise V0BenchError(
                 f"the head {self.config.head!r} takes up to {most} features a text, this model has "
                 f"{self.n_features}: {self.config.n_residual} of the residual path and "
-                f"{len(self.centre)} of the connector. Lower components, n_queries or d_proj"
+                f"{len(self.centre)} of the connector. Lower components, n_queries, d_proj or axes"
             )
 
 

@@ -72,7 +72,7 @@ def fit_text_kernel(
     chosen = order[:landmarks]
     points = tuple(_scaled([block[chosen] for block in blocks], centres, scales))
     names = tuple(datasets[i] for i in chosen)
-    values, vectors = eigh(_kernel(points, points, names, names))
+    values, vectors = eigh(_kernel(points, points, names, names), driver="evd")
     kept = values > 1e-6 * values[-1]
     return TextKernel(centres, scales, points, names, vectors[:, kept] / np.sqrt(values[kept]))
 

@@ -109,14 +109,14 @@ def _choose(model: V0, validation: Sequence[ValidationEpisode]) -> None:
     best, weight = _best_weight(model, validation)
     facts: dict[str, float] = {"episodes": len(validation)}
     if model.connector is not None and model.config.residual_path:
-        connector, config, centre = model.connector, model.config, model.centre
+        kept = model.connector, model.config, model.centre, model.axes
         model.drop_connector()
         without, other = _best_weight(model, validation)
         facts |= {"loss_with_adapter": best, "loss_without_adapter": without}
         if without <= best:
             best, weight = without, other
         else:
-            model.connector, model.config, model.centre = connector, config, centre
+            model.connector, model.config, model.centre, model.axes = kept
     model.interaction_weight = weight
     model.facts["validation"] = facts | {"loss": best}
 
@@ -247,14 +247,20 @@ class Trainer:
     def _set_scale(self) -> None:
         """Makes the untrained adapter's features centred, of mean square 1, like the components.
 
-        TabPFN standardises what it gets, so there they stay as published.
+        If they are reduced to principal axes, those are found first. TabPFN standardises what it
+        gets, so there they stay as published.
         """
         model = self.model
+        chosen = np.random.default_rng([self.seed, 14]).permutation(len(self.stored))
+        sample = list(_chunks(chosen[:SCALE_SAMPLE]))
+        if model.axes is not None:
+            assert model.connector is not None
+            rows = torch.cat([model.connector.read(self.stored, part) for part in sample])
+            directions = torch.linalg.svd(rows - rows.mean(dim=0), full_matrices=False).Vh.mT
+            found = min(model.axes.shape[1], directions.shape[1])
+            model.axes[:, :found].copy_(directions[:, :found])
         if model.config.head != "tabpfn":
-            chosen = np.random.default_rng([self.seed, 14]).permutation(len(self.stored))
-            features = torch.cat(
-                [model.adapted(self.stored, rows) for rows in _chunks(chosen[:SCALE_SAMPLE])]
-            )
+            features = torch.cat([model.adapted(self.stored, part) for part in sample])
             model.centre.copy_(features.mean(dim=0))
             model.scale.copy_(1 / features.var(dim=0, correction=0).mean().sqrt().clamp(min=1e-6))
         self.step_module.train()
