@@ -99,13 +99,21 @@ class V0Predictor(_V0):
             return str(error)
         return None
 
+    def fit(self, train: TrainingOutcomes) -> Self:
+        """Learn the residual path, the adapter if it is trained, and the interaction weight."""
+        self.chosen_at_ = len(train)
+        return super().fit(train)
+
     def update(self, outcomes: TrainingOutcomes) -> Self:
-        """Fit anew on all outcomes so far; an adapter that is trained stays as it is."""
-        train = self.train_.join(outcomes)
-        if self.model_.connector is None:
-            return self.fit(train)
-        self.train_ = train
-        self.model_.learn_features(train, self.seed)
+        """Learn the residual path anew from all outcomes so far.
+
+        The interaction weight is chosen anew whenever the outcomes have doubled; an adapter that
+        is trained stays as it is.
+        """
+        self.train_ = self.train_.join(outcomes)
+        if self.model_.connector is None and len(self.train_) >= 2 * self.chosen_at_:
+            return self.fit(self.train_)
+        self.model_.learn_features(self.train_, self.seed)
         return self
 
     def _configs(self) -> tuple[V0Config, TrainConfig]:

@@ -19,9 +19,8 @@ from v0_bench.errors import V0BenchError
 from v0_bench.leaderboard import __main__ as leaderboard
 
 V0_BENCH = [sys.executable, "-c", "import sys; from v0_bench.cli import main; sys.exit(main())"]
-PRINT_NO_TABLE = tuple(
-    f"v0-bench {name}" for name in ("pool import", "pool fetch", "pretrain-head", "train", "predict")
-)
+NO_TABLE = ("pool import", "pool fetch", "pretrain-head", "train", "predict")
+PRINT_NO_TABLE = tuple(f"v0-bench {name}" for name in NO_TABLE)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

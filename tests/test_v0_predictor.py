@@ -12,7 +12,7 @@ import outcome_samples as samples
 from leaderboard_runs import rated_pool, run_leaderboard
 from tabpfn_checkpoint import save_checkpoint
 from tiny_models import save_tiny_qwen
-from v0_bench import V0BenchError, create_predictor
+from v0_bench import Queries, V0BenchError, create_predictor
 from v0_bench.baselines.v0 import V0Paper, V0Predictor
 from v0_parts import outcomes
 
@@ -48,6 +48,19 @@ def test_update_is_a_fit_on_everything_so_far() -> None:
     updated = small().fit(early).update(late).predict(seen, asked)
     joined = small().fit(early.join(late)).predict(seen, asked)
     np.testing.assert_array_equal(updated, joined)
+
+
+def test_between_doublings_an_update_keeps_the_interaction_weight() -> None:
+    early = outcomes(40, 6, steps=(1, 2, 3), interaction=2.0)
+    late = outcomes(40, 2, seed=1, steps=(4,))
+    predictor = small().fit(early)
+    weight, seen, asked = predictor.model_.interaction_weight, samples.context(30), ["a b"]
+    before = predictor.predict(seen, Queries.from_texts(asked))
+    predictor.update(late)
+    assert len(predictor.train_) == len(early) + len(late) < 2 * len(early)
+    assert predictor.model_.interaction_weight == weight
+    assert predictor.model_.featuriser.knows(late.queries.texts).all()
+    assert predictor.predict(seen, Queries.from_texts(asked)) != before
 
 
 def test_a_long_context_is_cut_to_the_newest_without_a_warning(

@@ -73,7 +73,7 @@ class ProgressLine:
         total = self.queries * self._checkpoints
         answered = self._closed + sum(self._answered.values())
         text = f"{self._done}/{self._checkpoints} checkpoints, {now}"
-        if self._sampled:
+        if self._sampled and self._seconds >= 1:  # before, the rate means nothing
             left = (total - answered) * self._seconds / self._sampled
             text += f", {self.tokens_per_second:,.0f} tokens/s, {_clock(left)} left"
         share = answered / total if total else 0.0
