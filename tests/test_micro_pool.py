@@ -11,10 +11,6 @@ from v0_bench.pool import Pool
 from v0_bench.pool.default import PACKAGED_POOL, default_pool
 from v0_bench.protocols import make_folds
 
-pytestmark = pytest.mark.skipif(
-    not PACKAGED_POOL.is_dir(), reason="the pool of micro-RLVR is not in the package yet"
-)
-
 HELD_IDS = [problem.query_id for problem in held_out()]
 
 
@@ -70,7 +66,7 @@ def test_many_outcomes_lie_between_all_and_none(held: pd.DataFrame) -> None:
 
 
 def test_families_are_learnt_at_different_times(pool: Pool, held: pd.DataFrame) -> None:
-    """When a family has made half its way differs by a good part of training."""
+    """The last of a policy's families has made half its way at twice the step of the first."""
     dataset = held["query_id"].map(pool.queries.set_index("query_id")["dataset"])
     mean = held.groupby([held["policy"], dataset, held["step"]])["mean_reward"].mean().unstack()
     smooth = mean.T.rolling(3, min_periods=1, center=True).mean().T
@@ -78,10 +74,9 @@ def test_families_are_learnt_at_different_times(pool: Pool, held: pd.DataFrame) 
     learnt = smooth[gain >= 0.15]
     way = learnt.sub(learnt.iloc[:, 0], axis=0).div(gain[gain >= 0.15], axis=0)
     half = (way >= 0.5).idxmax(axis=1)
-    last = held["step"].max()
     for policy, times in half.groupby("policy"):
         assert len(times) >= 4, policy
-        assert times.max() - times.min() >= 0.2 * last, (policy, times)
+        assert times.max() >= 2 * times.min(), (policy, times)
 
 
 def test_policies_differ(held: pd.DataFrame) -> None:
