@@ -17,7 +17,7 @@ from v0_bench.metrics import METRICS
 SCHEMA_VERSION = 1
 PLAIN = ("pool", "protocol", "predictor", "status", "reason", "rank", "fit_seconds", "ms_per_query")
 ENDS = ("low", "high", "low_policies", "high_policies")
-HEADERS = ("", "predictor", "AUC", "95 %", "pairw", "MSE", "skill", "ECE", "fit s", "ms/q")
+HEADERS = ("", "predictor", "AUC", "95 %", "pair", "MSE", "skill", "ECE", "fit s", "ms/q")
 LEGEND = (
     "AUC [95 % over query groups], pairwise accuracy, MSE, Brier skill over context-mean, "
     "ECE, seconds to fit, milliseconds per query. Rank: 1 + how many are better by AUC, "

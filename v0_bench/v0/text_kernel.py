@@ -35,7 +35,7 @@ def text_blocks(texts: Sequence[str], backbone: str) -> list[np.ndarray]:
 
 @dataclass(frozen=True)
 class TextKernel:
-    """Feature maps of the kernel; made by `fit_text_kernel`."""
+    """Feature maps of the kernel; made by `fit_text_kernel`. Arrays are float32, to be small."""
 
     centres: tuple[np.ndarray, ...]
     scales: tuple[np.ndarray, ...]
@@ -74,7 +74,8 @@ def fit_text_kernel(
     names = tuple(datasets[i] for i in chosen)
     values, vectors = eigh(_kernel(points, points, names, names), driver="evd")
     kept = values > 1e-6 * values[-1]
-    return TextKernel(centres, scales, points, names, vectors[:, kept] / np.sqrt(values[kept]))
+    whitening = (vectors[:, kept] / np.sqrt(values[kept])).astype(np.float32)
+    return TextKernel(centres, scales, points, names, whitening)
 
 
 def _scale(block: np.ndarray, sample: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -85,7 +86,7 @@ def _scale(block: np.ndarray, sample: np.ndarray) -> tuple[np.ndarray, np.ndarra
     distances = squared_distances(rows, rows)
     apart = distances[distances > 1e-9]
     median = float(np.median(apart)) if apart.size else 1.0
-    return centre, unit * np.sqrt(median)
+    return centre.astype(np.float32), (unit * np.sqrt(median)).astype(np.float32)
 
 
 def _scaled(
