@@ -70,7 +70,8 @@ class V0Predictor(_V0):
 
     def __init__(
         self,
-        components: int = 16,
+        components: int = 8,
+        dataset_features: int = 16,
         landmarks: int = 700,
         adapter_steps: int = 0,
         head: str = "icl",
@@ -80,6 +81,7 @@ class V0Predictor(_V0):
         device: str = "cpu",
     ) -> None:
         self.components = components
+        self.dataset_features = dataset_features
         self.landmarks = landmarks
         self.adapter_steps = adapter_steps
         self.head = head
@@ -125,6 +127,7 @@ class V0Predictor(_V0):
             head=self.head,
             head_weights=self.head_weights,
             components=self.components,
+            dataset_features=self.dataset_features,
             landmarks=self.landmarks,
         )
         return config, TrainConfig(steps=self.adapter_steps)

@@ -8,7 +8,13 @@ import outcome_samples as samples
 from v0_bench import Queries, TrainingOutcomes
 from v0_bench.episode import Checkpoint
 from v0_bench.predictors.numerics import logit
-from v0_bench.v0.featuriser import PENALTIES, _Regression, fit_featuriser, relative_log_odds
+from v0_bench.v0.featuriser import (
+    PENALTIES,
+    _dataset_features,
+    _Regression,
+    fit_featuriser,
+    relative_log_odds,
+)
 from v0_bench.v0.surface import N_SURFACE, surface_features
 from v0_bench.v0.text_kernel import DATASET_WEIGHT, fit_text_kernel, text_blocks
 
@@ -101,11 +107,11 @@ def test_left_out_predictions_are_those_of_fits_without_the_row() -> None:
 def test_hint_knows_how_hard_a_topic_is() -> None:
     easiness = np.array([-2.0, -1.0, 0.0, 1.0, 2.0])
     train = training(200, np.linspace(-1, 1, 6)[:, None] + easiness)
-    fitted = fit_featuriser(train, "hash", components=4, landmarks=100, seed=0)
+    fitted = fit_featuriser(train, "hash", components=4, dataset_features=0, landmarks=100, seed=0)
     assert fitted is not None
     asked = samples.texts(100, seed=9)
     topic = [samples.TOPICS.index(text.split(" in case")[0]) for text in asked]
-    hints = fitted[0].features(asked, [""] * 100)[:, 0]
+    hints = fitted.features(asked, [""] * 100)[:, 0]
     assert np.corrcoef(hints, easiness[topic])[0, 1] > 0.95
     assert np.polyfit(easiness[topic], hints, 1)[0] == pytest.approx(1.0, abs=0.25)
 
@@ -125,11 +131,11 @@ def test_hints_of_training_queries_are_blind_to_their_own_outcomes(seed: int) ->
         train.n_rollouts,
         train.costs,
     )
-    fitted = fit_featuriser(train, "hash", components=4, landmarks=150, seed=0)
+    fitted = fit_featuriser(train, "hash", components=4, dataset_features=0, landmarks=150, seed=0)
     assert fitted is not None
-    featuriser, features = fitted
-    assert np.corrcoef(features[:, 0], noise)[0, 1] < 0.2
-    seen = featuriser.features(train.queries.texts, train.queries.datasets, seen=True)[:, 0]
+    blind = fitted.features(train.queries.texts, train.queries.datasets, seen=False)[:, 0]
+    assert np.corrcoef(blind, noise)[0, 1] < 0.2
+    seen = fitted.features(train.queries.texts, train.queries.datasets, seen=True)[:, 0]
     assert np.corrcoef(seen, noise)[0, 1] > 0.95
 
 
@@ -137,15 +143,15 @@ def test_components_tell_apart_what_policies_differ_on() -> None:
     rng = np.random.default_rng(5)
     contrast = np.array([1.0, 1.0, 0.0, -1.0, -1.0])
     train = training(200, rng.normal(0, 1.5, 12)[:, None] * contrast)
-    fitted = fit_featuriser(train, "hash", components=3, landmarks=100, seed=0)
+    fitted = fit_featuriser(train, "hash", components=3, dataset_features=0, landmarks=100, seed=0)
     assert fitted is not None
     asked = samples.texts(100, seed=11)
     topic = [samples.TOPICS.index(text.split(" in case")[0]) for text in asked]
-    loadings = fitted[0].features(asked, [""] * 100)[:, 1:]
+    loadings = fitted.features(asked, [""] * 100)[:, 1:]
     assert loadings.shape == (100, 3)
     strongest = loadings[:, -1]
     assert abs(np.corrcoef(strongest, contrast[topic])[0, 1]) > 0.9
-    assert np.mean(fitted[1][:, 1:] ** 2) == pytest.approx(1.0, rel=1e-3)
+    assert np.mean(fitted.left_out[:, 1:] ** 2) == pytest.approx(1.0, rel=1e-3)
 
 
 def test_relative_log_odds() -> None:
@@ -155,12 +161,35 @@ def test_relative_log_odds() -> None:
 
 @pytest.mark.parametrize("n_queries", [0, 3, 15])
 def test_too_little_to_learn_from(n_queries: int) -> None:
-    assert fit_featuriser(samples.training(n_queries, 3), "hash", 4, 50, 0) is None
+    assert fit_featuriser(samples.training(n_queries, 3), "hash", 4, 0, 50, 0) is None
 
 
 def test_one_checkpoint_has_no_components() -> None:
-    fitted = fit_featuriser(samples.training(40, 1), "hash", 4, 50, 0)
+    fitted = fit_featuriser(samples.training(40, 1), "hash", 4, 0, 50, 0)
     assert fitted is not None
-    assert fitted[0].n_features == 1
-    assert fitted[1].shape == (40, 1)
-    assert np.isfinite(fitted[1]).all()
+    assert fitted.n_features == 1
+    assert fitted.left_out.shape == (40, 1)
+    assert np.isfinite(fitted.left_out).all()
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(0, 0), (5, 5), (16, 5)])
+def test_data_sets_are_told_apart(columns: int, kept: int) -> None:
+    train = samples.training(40, 5)
+    names = sorted(set(train.queries.datasets))
+    assert len(names) == 5
+    fitted = fit_featuriser(train, "hash", 4, columns, 50, 0)
+    assert fitted is not None
+    told = fitted.features(list("vwxyzvw"), [*names, names[0], "unheard of"])
+    told = told[:, fitted.left_out.shape[1] :]
+    assert told.shape == (7, kept)
+    np.testing.assert_array_equal(told[5], told[0])
+    assert not told[6].any()
+    np.testing.assert_allclose(told[:5] @ told[:5].T, kept * np.eye(5), rtol=1e-6)
+
+
+def test_more_data_sets_than_features_share_random_directions() -> None:
+    told = _dataset_features(40, 16)
+    np.testing.assert_allclose((told**2).mean(axis=1), 1)
+    alike = told @ told.T / 16
+    assert np.abs(alike[~np.eye(40, dtype=bool)]).max() < 0.9
+    assert _dataset_features(1, 16).shape == (1, 0)

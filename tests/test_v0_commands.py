@@ -19,7 +19,15 @@ from pools import write_jsonl
 from v0_bench.cli import main
 from v0_bench.v0.model import V0
 
-SMALL = ["backbone=hash", "head=gp", "n_queries=1", "d_proj=2", "components=2", "landmarks=30"]
+SMALL = [
+    "backbone=hash",
+    "dataset_features=2",
+    "head=gp",
+    "n_queries=1",
+    "d_proj=2",
+    "components=2",
+    "landmarks=30",
+]
 SMALL += ["context_size=16", "validation_episodes=2", "validate_every=4"]
 CONTEXT = [
     {"text": "Story 1 of apples: which bridges?", "mean_reward": 0.75, "n_rollouts": 4},

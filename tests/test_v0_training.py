@@ -209,7 +209,7 @@ def test_connectors_without_parameters_need_no_training(connector: str) -> None:
     trainer = Trainer(model, outcomes(30, 4), (), SETTINGS, 0, Processes("cpu"))
     assert trainer.run(TrainingState(None, {}, True))
     features = model.features(outcomes(30, 4).queries.texts, [""] * 30, False)
-    assert features.shape == (30, 4 + 256)
+    assert features.shape == (30, 6 + 256)
     assert float(features[:, 4:].square().mean()) == pytest.approx(1, abs=1e-3)
 
 

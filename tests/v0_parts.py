@@ -36,6 +36,7 @@ def tiny_config(**changes: Any) -> V0Config:
         "bottleneck": 8,
         "head": "gp",
         "components": 3,
+        "dataset_features": 2,
         "landmarks": 40,
         "context_size": 32,
     }

@@ -15,8 +15,9 @@ HEADS = ("icl", "gp", "tabpfn")
 class V0Config:
     """What a V0 model is made of; the defaults are the preset `micro`.
 
-    A text's features are [hint, components, adapter]: the first two are the residual path, learned
-    from training outcomes (`featuriser.py`); the last come from its token states (`adapter.py`).
+    A text's features are [hint, components, data set, adapter]: all but the last are the residual
+    path, learned from training outcomes (`featuriser.py`); the last come from its token states
+    (`adapter.py`).
     """
 
     backbone: str = "minilm"
@@ -26,7 +27,7 @@ class V0Config:
     """A name of `connectors.CONNECTORS`; None for no adapter."""
     hidden_size: int | None = None
     """Width of a token state; None until the model is made."""
-    n_queries: int = 4
+    n_queries: int = 2
     d_proj: int = 4
     n_heads: int = 2
     bottleneck: int = 32
@@ -38,7 +39,8 @@ class V0Config:
     """icl, gp: folder of a pre-trained head, None for the packaged one. tabpfn: path, version or
     published name of a checkpoint, None for `$V0_BENCH_TABPFN` or the paper's version."""
     residual_path: bool = True
-    components: int = 16
+    components: int = 8
+    dataset_features: int = 16
     landmarks: int = 700
     context_size: int = 256
     """Items of a context in training."""
@@ -48,7 +50,8 @@ class V0Config:
     def __post_init__(self) -> None:
         if self.head not in HEADS:
             raise V0BenchError(unknown_name("head", self.head, HEADS))
-        least = {"context_size": 1, "context_limit": 1, "components": 0, "landmarks": 1}
+        least = {"context_size": 1, "context_limit": 1, "landmarks": 1}
+        least |= {"components": 0, "dataset_features": 0}
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise V0BenchError(f"{name} must be at least {low}, got {getattr(self, name)}")
@@ -64,7 +67,7 @@ class V0Config:
         Without it the heads `icl` and `gp` still get a hint, of 0; TabPFN gets none.
         """
         if self.residual_path:
-            return 1 + self.components
+            return 1 + self.components + self.dataset_features
         return 0 if self.head == "tabpfn" else 1
 
     def to_json(self) -> dict[str, Any]:

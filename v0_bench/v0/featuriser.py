@@ -7,10 +7,12 @@ those of the adapter:
 
 * feature 0, the hint: how much easier than average the text is, in log odds;
 * features 1 to R: loadings of the text on the R strongest components of what success rates are
-  beyond policy and query (the residuals' singular vectors), scaled to mean square 1.
+  beyond policy and query (the residuals' singular vectors), scaled to mean square 1;
+* S features that tell its data set, so that the context can say how good the policy is at each.
 
 Values for training texts come from fits without that text, so that a head sees the same noise in
-context and test. Axes: Q queries, J checkpoints, R components, Z kernel features.
+context and test. Axes: Q queries, J checkpoints, R components, S features of the data set, Z kernel
+features.
 """
 
 from __future__ import annotations
@@ -53,11 +55,15 @@ class Featuriser:
     """Place of each training text among the Q, by `text_key`."""
     seen_hints: np.ndarray
     """(Q,) hints of training texts from their outcomes and the text together."""
+    dataset_rows: dict[str, int]
+    """Row of each training data set in `dataset_features`."""
+    dataset_features: np.ndarray
+    """Its S features; those of an unknown data set are 0."""
 
     @property
     def n_features(self) -> int:
-        """1 + R."""
-        return 1 + self.components.slopes.shape[1]
+        """1 + R + S."""
+        return 1 + self.components.slopes.shape[1] + self.dataset_features.shape[1]
 
     @cached_property
     def left_out(self) -> np.ndarray:
@@ -72,20 +78,23 @@ class Featuriser:
     def features(
         self, texts: Sequence[str], datasets: Sequence[str], seen: bool = True
     ) -> np.ndarray:
-        """Features, float32 (n, 1 + R).
+        """Features, float32 (n, 1 + R + S).
 
         Those of training texts are from fits without them, but for the hint if `seen`: it then
         uses what is known of the text itself.
         """
         places = self._places(texts)
-        found = np.empty((len(texts), self.n_features))
+        found = np.empty((len(texts), self.left_out.shape[1]))
         new = np.flatnonzero(places < 0).tolist()
         found[new] = self._predict([texts[i] for i in new], [datasets[i] for i in new])
         known = places >= 0
         found[known] = self.left_out[places[known]]
         if seen:
             found[known, 0] = self.seen_hints[places[known]]
-        return found.astype(np.float32)
+        told = np.zeros((len(texts), self.dataset_features.shape[1]))
+        rows = np.array([self.dataset_rows.get(name, -1) for name in datasets], dtype=int)
+        told[rows >= 0] = self.dataset_features[rows[rows >= 0]]
+        return np.column_stack([found, told]).astype(np.float32)
 
     def _predict(self, texts: Sequence[str], datasets: Sequence[str]) -> np.ndarray:
         rows = self.kernel.features(text_blocks(texts, self.backbone), datasets)
@@ -97,12 +106,14 @@ class Featuriser:
 
 
 def fit_featuriser(
-    train: TrainingOutcomes, backbone: str, components: int, landmarks: int, seed: int
-) -> tuple[Featuriser, np.ndarray] | None:
-    """The featuriser of training outcomes, and the features (Q, 1 + R) of their own queries.
-
-    The latter come from fits without the query. None where there is too little to learn from.
-    """
+    train: TrainingOutcomes,
+    backbone: str,
+    components: int,
+    dataset_features: int,
+    landmarks: int,
+    seed: int,
+) -> Featuriser | None:
+    """The featuriser of training outcomes; None where there is too little to learn from."""
     if len(train.queries) < LEAST_QUERIES or len(np.unique(train.success_rates)) < 2:
         return None
     queries = train.queries
@@ -128,8 +139,21 @@ def fit_featuriser(
         parts = parts.scaled(1 / max(float(np.sqrt(np.mean(parts.left_out**2))), 1e-9))
     places = {text_key(text): i for i, text in enumerate(queries.texts)}
     seen = relative_log_odds(known, mean)
-    featuriser = Featuriser(backbone, kernel, hints, parts, slope, mean, places, seen)
-    return featuriser, featuriser.left_out.astype(np.float32)
+    names = sorted(set(queries.datasets))
+    rows_of = {name: i for i, name in enumerate(names)}
+    told = _dataset_features(len(names), dataset_features)
+    return Featuriser(backbone, kernel, hints, parts, slope, mean, places, seen, rows_of, told)
+
+
+def _dataset_features(datasets: int, features: int) -> np.ndarray:
+    """One column a data set, or random directions if there are too few columns; mean square 1."""
+    if datasets < 2 or features == 0:
+        return np.zeros((datasets, 0))
+    if datasets <= features:
+        return np.eye(datasets) * np.sqrt(datasets)
+    directions = np.random.default_rng(0).normal(size=(datasets, features))
+    lengths = np.linalg.norm(directions, axis=1, keepdims=True)
+    return directions / lengths * np.sqrt(features)
 
 
 def _ability(train: TrainingOutcomes, weights: np.ndarray, mean: float) -> np.ndarray:

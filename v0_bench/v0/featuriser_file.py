@@ -31,12 +31,14 @@ def pack(featuriser: Featuriser) -> tuple[dict[str, Tensor], dict[str, Any]]:
         "training_texts": keys,
         "training_places": np.array(list(featuriser.places.values()), dtype=np.int64),
         "seen_hints": featuriser.seen_hints,
+        "dataset_features": featuriser.dataset_features,
     }
     values = {
         "backbone": featuriser.backbone,
         "slope": featuriser.slope,
         "mean": featuriser.mean,
         "landmark_datasets": list(kernel.landmark_datasets),
+        "datasets": list(featuriser.dataset_rows),
     }
     return {name: torch.tensor(array).contiguous() for name, array in arrays.items()}, values
 
@@ -64,4 +66,6 @@ def unpack(tensors: Mapping[str, Tensor], values: Mapping[str, Any]) -> Featuris
         float(values["mean"]),
         places,
         arrays["seen_hints"],
+        {str(name): i for i, name in enumerate(values["datasets"])},
+        arrays["dataset_features"],
     )

@@ -1,8 +1,9 @@
 """The V0 model: (context of outcomes, queries) -> probabilities, without a gradient step.
 
-value = sigmoid(w head([hint, components, adapter]) + (1 - w) head([hint])), where the hint and the
-components of a text come from training outcomes (`featuriser.py`), the adapter's features from its
-token states, and the interaction weight w in [0, 1] was chosen on validation policies and queries.
+value = sigmoid(w head([hint, components, data set, adapter]) + (1 - w) head([hint])), where hint,
+components and data set of a text come from training outcomes (`featuriser.py`), the adapter's
+features from its token states, and the interaction weight w in [0, 1] was chosen on validation
+policies and queries.
 
 Axes: E episodes, N context items, M queries, F features.
 """
@@ -147,9 +148,9 @@ class V0(nn.Module, ModelHubMixin):
         self.featuriser = None
         if self.config.residual_path:
             backbone = resolve_backbone(self.config.backbone).name  # without its pooling
-            sizes = self.config.components, self.config.landmarks
-            fitted = fit_featuriser(train, backbone, *sizes, seed)
-            self.featuriser = fitted[0] if fitted else None
+            config = self.config
+            sizes = config.components, config.dataset_features, config.landmarks
+            self.featuriser = fit_featuriser(train, backbone, *sizes, seed)
         self._forget()
         return self
 
@@ -308,7 +309,7 @@ class V0(nn.Module, ModelHubMixin):
         return torch.cat(parts, dim=1)
 
     def residual(self, texts: Sequence[str], datasets: Sequence[str], seen: bool) -> np.ndarray:
-        """Hint and components, float32 (n, n_residual); absent ones are 0."""
+        """The residual path's features, float32 (n, n_residual); absent ones are 0."""
         rows = np.zeros((len(texts), self.config.n_residual), np.float32)
         if self.featuriser is not None:
             found = self.featuriser.features(texts, datasets, seen)
