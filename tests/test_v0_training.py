@@ -210,7 +210,7 @@ def test_connectors_without_parameters_need_no_training(connector: str) -> None:
     assert trainer.run(TrainingState(None, {}, True))
     features = model.features(outcomes(30, 4).queries.texts, [""] * 30, False)
     assert features.shape == (30, 6 + 256)
-    assert float(features[:, 4:].square().mean()) == pytest.approx(1, abs=1e-3)
+    assert float(features[:, 6:].square().mean()) == pytest.approx(1, abs=1e-3)
 
 
 def test_the_best_weight_is_the_one_of_least_loss(monkeypatch: pytest.MonkeyPatch) -> None:
