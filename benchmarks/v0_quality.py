@@ -95,20 +95,25 @@ def interval(table: IntervalTable, name: str, metric: str) -> list[float | None]
     return [entry["value"], entry["low"], entry["high"]]
 
 
-def verdict(found: dict[str, Any]) -> dict[str, bool]:
-    """Which claims hold in one table."""
-    ahead, closeness = found["ahead"], found["residual_query"]
-    distance = {name: abs(value[0]) for name, value in closeness.items()}
-    _, low, high = found["residual_context"]
+def verdict(found: dict[str, Any]) -> dict[str, bool | None]:
+    """Which claims hold in one table; None where the metric is undefined."""
+    ahead = found["ahead"]
+    ours, ridge, additive = (value[0] for value in found["residual_query"].values())
+    known = None not in (ours, ridge, additive)
     return {
         "beats context-only": all(all(ahead[name].values()) for name in CONTEXT_ONLY),
         "beats additive": all(ahead[ADDITIVE].values()),
         "nowhere behind": not found["behind"],
-        "residual_context": abs(found["residual_context"][0]) <= 0.1 or low <= 0 <= high,
-        "residual_query": distance[OURS] < distance["ridge"]
-        and distance[OURS] <= distance[ADDITIVE],
+        "residual_context": _near_zero(*found["residual_context"]),
+        "residual_query": abs(ours) < abs(ridge) and abs(ours) <= abs(additive) if known else None,
         "ece_debiased": found["ece_debiased"][0] <= 0.05,
     }
+
+
+def _near_zero(value: float | None, low: float | None, high: float | None) -> bool | None:
+    if value is None or low is None or high is None:
+        return None
+    return abs(value) <= 0.1 or low <= 0 <= high
 
 
 def markdown(results: dict[str, dict[str, Any]]) -> str:
@@ -131,7 +136,7 @@ def markdown(results: dict[str, dict[str, Any]]) -> str:
     claims = list(verdict(next(iter(results.values()))))
     lines += ["", "| pool | " + " | ".join(claims) + " |", "| --- " * (len(claims) + 1) + "|"]
     for name, found in results.items():
-        marks = ["yes" if held else "no" for held in verdict(found).values()]
+        marks = ["n/a" if h is None else "yes" if h else "no" for h in verdict(found).values()]
         lines.append(f"| {name} | " + " | ".join(marks) + " |")
     lines += ["", "| pool | residual_context | residual_query v0 | ridge | additive |"]
     lines.append("| --- " * 5 + "|")
