@@ -34,7 +34,7 @@ from v0_bench.protocols import default_protocol, make_folds
 from v0_bench.v0.config import TrainConfig, V0Config
 from v0_bench.v0.training import fit_v0
 
-BASE = V0Config(residual_path=False, components=0)
+BASE = V0Config(residual_path=False, n_queries=4, d_proj=8)
 TRAINING = TrainConfig(steps=400, learning_rate=1e-3)
 STANDARD = "standard"
 VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
@@ -44,8 +44,8 @@ VARIANTS: dict[str, dict[str, dict[str, Any]]] = {
         "mlp": {"connector": "mlp"},
         "cascaded": {"connector": "cascaded"},
         "multi-scale": {"connector": "multi-scale"},
-        "last-token, 16 axes": {"connector": "last-token", "axes": 16},
-        "mean, 16 axes": {"connector": "mean", "axes": 16},
+        "last-token, 32 axes": {"connector": "last-token", "axes": 32},
+        "mean, 32 axes": {"connector": "mean", "axes": 32},
     },
     "loss": {
         "combined": {},
