@@ -7,13 +7,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 import outcome_samples as samples
 from leaderboard_runs import rated_pool, run_leaderboard
 from tabpfn_checkpoint import save_checkpoint
 from tiny_models import save_tiny_qwen
-from v0_bench import Queries, V0BenchError, create_predictor
+from v0_bench import V0, Pool, Queries, create_predictor
 from v0_bench.baselines.v0 import V0Paper, V0Predictor
+from v0_bench.pool.default import PACKAGED_POOL
+from v0_bench.protocols import make_folds
 from v0_parts import outcomes
 
 
@@ -74,14 +77,23 @@ def test_a_long_context_is_cut_to_the_newest_without_a_warning(
 
 
 def test_unfitted_it_is_the_packaged_model() -> None:
-    predictor, seen, asked = create_predictor("v0"), samples.context(5), samples.queries(3)
-    from v0_bench.v0.heads.saved import WEIGHTS
+    seen, asked = samples.context(5), samples.queries(3)
+    values = create_predictor("v0").predict(seen, asked)
+    np.testing.assert_array_equal(values, V0.from_pretrained("micro").predict(seen, asked))
 
-    if (WEIGHTS / "micro").is_dir():
-        assert predictor.predict(seen, asked).shape == (3,)
-    else:
-        with pytest.raises(V0BenchError, match="not in this installation"):
-            predictor.predict(seen, asked)
+
+def test_the_packaged_model_tells_its_data_and_knows_what_is_hard() -> None:
+    """It has seen the packaged pool's training part, and ranks that pool's test outcomes."""
+    model = V0.from_pretrained("micro")
+    pool = Pool.load(PACKAGED_POOL)
+    (data,) = model.facts["data"]
+    assert (data["fingerprint"], data["protocol"]) == (pool.fingerprint, "sequential")
+    (fold,) = make_folds(pool, "sequential")
+    for episode in fold.stages[-1].episodes:
+        values = model.predict(episode.context, episode.queries)
+        rates = pool.outcomes["mean_reward"].to_numpy()[episode.rows]
+        assert spearmanr(values, rates).statistic > 0.6
+        assert np.mean((values - rates) ** 2) < 0.6 * np.mean((episode.context.mean - rates) ** 2)
 
 
 def test_an_absent_head_makes_it_unavailable(tmp_path: Path) -> None:

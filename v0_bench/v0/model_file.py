@@ -43,7 +43,8 @@ How likely is a policy to solve a query, before a token is generated? Made by V0
 ```python
 from v0_bench import V0
 
-V0.from_pretrained("PATH OR HUB ID").predict([("What is 17 + 25?", 0.9, 10)], ["What is 31 + 64?"])
+model = V0.from_pretrained("FOLDER OR HUB ID")
+model.predict([("What is 17 + 25?", 0.9, 10)], ["What is 31 + 64?"])
 ```
 
 Backbone: {{ backbone }}. Head: {{ head }}. {{ data }}
