@@ -34,7 +34,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def forget() -> None:
     """What a new process would start with."""
     api._table.cache_clear()
-    encoders.load_encoder.cache_clear()
+    encoders._load_transformer.cache_clear()
 
 
 def shard_files(cache: Path) -> list[Path]:

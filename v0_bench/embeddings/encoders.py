@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Protocol
 
 import numpy as np
@@ -30,14 +31,21 @@ class Encoder(Protocol):
         ...
 
 
-@lru_cache(maxsize=1)
 def load_encoder(backbone: Backbone, device: str) -> Encoder:
-    """The encoder of a backbone; the last one stays loaded."""
+    """The encoder of a backbone; the last two transformers stay loaded.
+
+    Two, because V0 asks one backbone for depths and for token states in turn.
+    """
     if backbone.folder is None:
         return HashedNgrams()
+    return _load_transformer(backbone.folder, backbone.pooling, device)
+
+
+@lru_cache(maxsize=2)
+def _load_transformer(folder: Path, pooling: str | None, device: str) -> Encoder:
     from v0_bench.embeddings.transformer import TransformerEncoder
 
-    return TransformerEncoder(backbone.folder, backbone.pooling, device)
+    return TransformerEncoder(folder, pooling, device)
 
 
 def reject_non_sequence(texts: object, caller: str) -> None:

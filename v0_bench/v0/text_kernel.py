@@ -101,6 +101,12 @@ def _kernel(
     row_datasets: Sequence[str],
     column_datasets: Sequence[str],
 ) -> np.ndarray:
-    views = [np.exp(-squared_distances(a, b) / 2) for a, b in zip(rows, columns, strict=True)]
-    same = np.asarray(row_datasets)[:, None] == np.asarray(column_datasets)
-    return np.mean(views, axis=0) + DATASET_WEIGHT * same
+    kernel = np.zeros((len(row_datasets), len(column_datasets)))
+    for a, b in zip(rows, columns, strict=True):
+        squares = squared_distances(a, b)
+        kernel += np.exp(np.multiply(squares, -0.5, out=squares), out=squares)
+    kernel /= len(columns)
+    place = {name: i for i, name in enumerate({*row_datasets, *column_datasets})}
+    row, column = (np.array([place[n] for n in of]) for of in (row_datasets, column_datasets))
+    kernel[row[:, None] == column] += DATASET_WEIGHT
+    return kernel
