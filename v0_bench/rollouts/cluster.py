@@ -6,6 +6,7 @@ Every node must see the checkpoints, the output folder and local problem files u
 from __future__ import annotations
 
 import os
+import socket
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -122,10 +123,18 @@ def _connected(address: str) -> Any:  # the module ray
     except ImportError as error:
         raise V0BenchError("--ray needs Ray: pip install 'v0-bench[ray]'") from error
     try:
+        _knock(address)
         ray.init(address, log_to_driver=False, configure_logging=False, ignore_reinit_error=True)
-    except (ConnectionError, ValueError, RuntimeError) as error:
+    except (OSError, ValueError, RuntimeError) as error:
         raise V0BenchError(
             f"no Ray cluster answers at {address!r} ({error}): start one with `ray start --head`, "
             "or use --jobs on this machine alone"
         ) from error
     return ray
+
+
+def _knock(address: str) -> None:
+    """OSError where nothing listens at host:port; Ray itself would try for minutes."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()

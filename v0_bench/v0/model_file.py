@@ -73,7 +73,7 @@ def find_model(name: str | Path, **hub: Any) -> Path:
         return path
     if not re.fullmatch(r"[\w-][\w.-]*/[\w.-]+", str(name)):
         if str(name) == path.name:
-            raise V0BenchError(f"{unknown_name('V0 model', str(name), PACKAGED)}, or give a folder")
+            raise V0BenchError(f"{unknown_name('V0 model', str(name), PACKAGED)} Or give a folder.")
         raise V0BenchError(f"there is no folder {name}")
     from huggingface_hub import snapshot_download
 
